@@ -1,0 +1,54 @@
+#pragma once
+// The one way into threads. OpenMP is the pool; nothing else in normlab starts a thread or names OpenMP.
+// Work is cut into chunks by its shape alone, and a chunk's result never depends on who computes it, so
+// every thread count gives the same bits. Inside ParallelFor, every thread flushes denormals to zero (the
+// caller's setting is restored): models without a norm produce denormals, and arithmetic on them is so slow
+// that speed would measure that instead.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace normlab {
+
+// Threads that this process may use: the smallest of its CPU affinity and its cgroup's CPU quota, at least 1.
+int DefaultThreads();
+
+// What limits DefaultThreads(), for the run header and for tests: affinity count and quota if there is one.
+struct ThreadLimits {
+  int affinity = 1;
+  std::optional<double> cgroup_quota;  // in CPUs
+  int threads() const;
+};
+ThreadLimits ReadThreadLimits(const char* cgroup_root = "/sys/fs/cgroup");
+
+// Flush-to-zero and denormals-are-zero for the current thread, for the lifetime of the object.
+class FlushDenormals {
+ public:
+  FlushDenormals();
+  ~FlushDenormals();
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  uint32_t saved_;
+};
+
+// Calls body(chunk, thread) for chunk = 0 .. chunks-1, each once, on at most `threads` threads;
+// thread < threads names the caller's slot, for scratch memory. Chunks are dealt in contiguous runs.
+// Runs in the calling thread alone where one thread is asked for or one chunk exists. The first
+// exception of a body is thrown again in the caller after all have ended.
+namespace internal {
+void ParallelForImpl(int threads, int64_t chunks, void (*body)(void*, int64_t, int), void* context);
+}
+template <class Body>
+void ParallelFor(int threads, int64_t chunks, Body&& body) {
+  internal::ParallelForImpl(
+      threads, chunks,
+      [](void* context, int64_t chunk, int thread) {
+        (*static_cast<std::remove_reference_t<Body>*>(context))(chunk, thread);
+      },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace normlab

@@ -1,0 +1,139 @@
+#include "normlab/stats/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "normlab/stats/testdata/reference.h"
+
+namespace normlab::stats {
+namespace {
+
+using reference::kA;
+using reference::kB;
+using Cells = std::vector<PairedCell>;
+
+constexpr ComparisonRule kOneLook = {.variants = 1, .looks = 1};
+
+Cells Oracle(bool swapped = false) {
+  Cells cells;
+  for (std::size_t i = 0; i < kA.size(); ++i) {
+    cells.push_back(swapped ? PairedCell{.variant = kB[i], .baseline = kA[i]}
+                            : PairedCell{.variant = kA[i], .baseline = kB[i]});
+  }
+  return cells;
+}
+
+std::string Text(const Cells& cells, const ComparisonRule& rule, const Words& words = {}) {
+  return Explain(Compare(cells, rule), rule, words);
+}
+
+bool Says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(ExplainTest, BetterNamesAmountIntervalAndPairing) {
+  EXPECT_EQ(Text(Oracle(true), kOneLook),
+            "lower loss by 0.018 nats (simultaneous 95% interval 0.00761 to 0.0284; paired by seed, n = 5), "
+            "on this text "
+            "and set-up; may exceed the margin of 0.01 nats.");
+}
+
+TEST(ExplainTest, WorseSaysHigher) {
+  const ComparisonRule rule = {.looks = 1, .margin = 0.005};
+  EXPECT_EQ(Text(Oracle(), rule),
+            "higher loss by 0.018 nats (simultaneous 95% interval 0.00761 to 0.0284; paired by seed, n = 5), "
+            "on this text "
+            "and set-up; exceeds the margin of 0.005 nats.");
+}
+
+TEST(ExplainTest, EquivalentIsNotEqual) {
+  const std::string text =
+      Text({{3.001, 3.0}, {3.009, 3.01}, {3.022, 3.02}, {2.998, 3.0}, {3.0305, 3.03}}, kOneLook);
+  EXPECT_TRUE(Says(text, "the difference is below the margin of 0.01 nats stated beforehand")) << text;
+  EXPECT_TRUE(Says(text, "not shown to be zero.")) << text;
+  EXPECT_TRUE(Says(text, "simultaneous 90% interval, of the two one-sided tests, ")) << text;
+  EXPECT_TRUE(Says(text, "paired by seed, n = 5")) << text;
+}
+
+TEST(ExplainTest, EquivalentMayBeRealAndSmall) {
+  const ComparisonRule rule = {.looks = 1, .margin = 0.05};
+  EXPECT_TRUE(Says(Text(Oracle(), rule), "smaller than 0.05 nats, but not zero.")) << Text(Oracle(), rule);
+}
+
+TEST(ExplainTest, UndecidedIsNotSameness) {
+  const Cells cells = {{3.02, 3.0}, {2.99, 3.01}, {3.03, 3.02}, {2.99, 3.0}, {3.03, 3.03}};
+  const Comparison c = Compare(cells, kOneLook);
+  const std::string text = Explain(c, kOneLook);
+  EXPECT_TRUE(Says(text, "undecided: the interval holds 0")) << text;
+  EXPECT_TRUE(Says(text, "simultaneous 95% interval")) << text;
+  EXPECT_TRUE(Says(text, "not evidence of sameness; " + std::to_string(*c.seeds_needed_low) + " to " +
+                             std::to_string(*c.seeds_needed_high) + " seeds needed."))
+      << text;
+}
+
+TEST(ExplainTest, OneSeed) {
+  EXPECT_EQ(Text({{3.0, 3.1}}, kOneLook), "one seed cannot tell a difference from chance.");
+}
+
+TEST(ExplainTest, TwoSeedsAreAsGoodAsUseless) {
+  const std::string text = Text({{3.0, 3.1}, {3.0, 3.2}}, kOneLook);
+  EXPECT_TRUE(Says(text, "as good as useless")) << text;
+  EXPECT_TRUE(Says(text, "n = 2")) << text;
+}
+
+TEST(ExplainTest, Identical) {
+  EXPECT_EQ(Text({{3.0, 3.0}, {3.1, 3.1}, {3.2, 3.2}}, kOneLook),
+            "identical: the loss is the same number in all 3 pairs of runs; no interval.");
+}
+
+TEST(ExplainTest, DivergedHasARateAndNoLoss) {
+  const Cells cells(5, PairedCell{.variant = std::nullopt, .baseline = 3.0});
+  EXPECT_EQ(Text(cells, kOneLook), "5 of 5 runs diverged (95% interval 48% to 100%); no loss comparison.");
+}
+
+TEST(ExplainTest, WorseByDivergence) {
+  Cells cells = {{2.9, 3.0}, {2.8, 3.0}};
+  cells.resize(8, PairedCell{.variant = std::nullopt, .baseline = 3.0});
+  EXPECT_EQ(Text(cells, kOneLook),
+            "diverges more often: 6 of 8 runs diverged (95% interval 35% to 97%), against 0 of 8 runs "
+            "diverged (95% "
+            "interval 0% to 37%) of the baseline (Fisher's exact test, p = 0.007).");
+}
+
+TEST(ExplainTest, DivergenceNeverHidesBehindTheMean) {
+  Cells cells = Oracle();
+  cells.push_back({.variant = std::nullopt, .baseline = 3.0});
+  const std::string text = Text(cells, kOneLook);
+  EXPECT_TRUE(Says(text, "higher loss by")) << text;
+  EXPECT_TRUE(
+      Says(text, "Variant: 1 of 6 runs diverged (95% interval 0% to 64%). Baseline: 0 of 6 runs diverged"))
+      << text;
+}
+
+TEST(ExplainTest, MoreSeedsDoNotLiftABar) {
+  Cells cells = Oracle(true);
+  cells.push_back({.variant = std::nullopt, .baseline = 3.0});
+  const std::string text = Text(cells, kOneLook);
+  EXPECT_TRUE(Says(text, "undecided: a diverged run of the variant bars better")) << text;
+  EXPECT_FALSE(Says(text, "seeds needed")) << text;
+}
+
+TEST(ExplainTest, RatiosInPercent) {
+  const ComparisonRule rule = {.looks = 1, .log_ratio = true};
+  const Words words = {.metric = "time", .unit = "s", .setup = "this machine"};
+  const std::string text =
+      Text({{9.0, 10.0}, {9.01, 10.0}, {8.99, 10.0}, {9.02, 10.0}, {8.98, 10.0}}, rule, words);
+  EXPECT_TRUE(
+      Says(text,
+           "lower time by 10% (ratio 0.9, simultaneous 95% interval 0.898 to 0.902; paired by seed, n = 5), "
+           "on this machine; exceeds the margin of 1%."))
+      << text;
+}
+
+TEST(ExplainTest, AnUndeclaredLookSaysSo) {
+  const ComparisonRule rule = {.looks = 2, .look = 3};
+  EXPECT_TRUE(Text(Oracle(), rule).starts_with("exploratory (look 3, where 2 were declared): "));
+}
+
+}  // namespace
+}  // namespace normlab::stats

@@ -1,0 +1,45 @@
+#include "normlab/stats/wilcoxon.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "normlab/base/error.h"
+#include "normlab/stats/testdata/reference.h"
+
+namespace normlab::stats {
+namespace {
+
+TEST(WilcoxonTest, DarwinsMaizeIsExact) {
+  const Wilcoxon result = *WilcoxonSignedRank(reference::kDarwin);
+  EXPECT_TRUE(result.exact);
+  EXPECT_EQ(result.w, 24);
+  EXPECT_NEAR(result.p_value, 0.04126, 5e-6);
+}
+
+TEST(WilcoxonTest, ExactWithTies) {
+  // One sign throughout: no test of five pairs goes below 2^-4, ties or not.
+  const Wilcoxon result = *WilcoxonSignedRank(std::vector<double>{2, 1, 3, 2, 1});
+  EXPECT_EQ(result.w, 0);
+  EXPECT_EQ(result.p_value, 0.0625);
+}
+
+TEST(WilcoxonTest, ZerosAreDropped) {
+  const Wilcoxon result = *WilcoxonSignedRank(std::vector<double>{0, 1, 0, 2, 3});
+  EXPECT_EQ(result.n, 3u);
+  EXPECT_EQ(result.p_value, 0.25);
+  EXPECT_FALSE(WilcoxonSignedRank(std::vector<double>{0, 0}));
+}
+
+TEST(WilcoxonTest, BalancedRanksGiveOne) {
+  EXPECT_EQ(WilcoxonSignedRank(std::vector<double>{1, -1})->p_value, 1);
+}
+
+TEST(WilcoxonTest, RefusesBrokenInput) {
+  EXPECT_THROW(WilcoxonSignedRank(std::vector<double>{}), Error);
+  EXPECT_THROW(WilcoxonSignedRank(std::vector<double>{1, std::numeric_limits<double>::quiet_NaN()}), Error);
+}
+
+}  // namespace
+}  // namespace normlab::stats

@@ -1,0 +1,282 @@
+// Causal attention, one (batch, head) pair per task, one block of queries at a time.
+//
+// A task packs its head's q (times 1/sqrt(D)), k and v from their strided places into dense, zero-padded panels
+// [Tp, Dp] and transposes [Dp, Tp]; then every product is one small register-blocked kernel over panels, with
+// the keys beyond the block's last query skipped. A block holds kQueries x (keys so far) scores: at most
+// kQueries * T floats, which stay in the core's second-level cache. Backward recomputes the probabilities from
+// the saved log-sum-exp (Dao et al. 2022, arXiv:2205.14135, section 3) and adds the gradients of k and v block by
+// block, in order, in the task's own panels: no sharing between threads, so no atomics and one set of bits.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "normlab/kernels/cpu/attention.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/math-inl.h"
+#include "normlab/kernels/cpu/ops.h"
+
+#ifndef NORMLAB_KERNELS_CPU_ATTENTION_SHAPE_
+#define NORMLAB_KERNELS_CPU_ATTENTION_SHAPE_
+namespace normlab::cpu {
+namespace {
+
+constexpr int64_t kQueries = 32;  // of one block; also the padding of T, and a multiple of every kernel's rows
+constexpr int64_t kPad = 32;      // of T and D: two of the widest vectors
+
+constexpr int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+
+// Sizes of one task, and where its panels lie in its thread's scratch.
+struct Shape {
+  int64_t t, d, tp, dp;
+  int64_t panel() const { return tp * dp; }
+  // q, k^T, v + block of scores
+  int64_t forward_floats() const { return 3 * panel() + kQueries * tp; }
+  // q, k, k^T, v^T, d_o, dk, dv + blocks p, ds + one block of dq
+  int64_t backward_floats() const { return 7 * panel() + 2 * kQueries * tp + kQueries * dp; }
+};
+
+Shape ShapeOf(const View& q) {
+  return {.t = q.shape[1], .d = q.shape[3], .tp = Padded(q.shape[1]), .dp = Padded(q.shape[3])};
+}
+
+// One head of a [B, T, H, D] view: rows of D adjacent values.
+struct Head {
+  float* data;
+  int64_t stride;
+};
+
+Head HeadOf(const View& v, int64_t task) {
+  const int64_t heads = v.shape[2];
+  return {v.as<float>() + task / heads * v.strides[0] + task % heads * v.strides[2], v.strides[1]};
+}
+
+}  // namespace
+}  // namespace normlab::cpu
+#endif  // NORMLAB_KERNELS_CPU_ATTENTION_SHAPE_
+
+HWY_BEFORE_NAMESPACE();
+namespace normlab::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
+// c[m, n] = or += a[m, k] b[k, n]. a is read element by element with free strides, b and c by rows of vectors.
+// m is a multiple of kRows, n of two vectors.
+struct Panel {
+  const float* data;
+  int64_t row_stride, col_stride;
+};
+
+// 8 x 2 accumulators hide the latency of the multiply-add where there are 32 registers; 4 x 2 where 16.
+constexpr int64_t kRows = HWY_MAX_BYTES >= 64 ? 8 : 4;
+
+template <bool kAccumulate>
+HWY_INLINE void Tile(int64_t k, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_col,
+                     const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF sum0[kRows], sum1[kRows];
+  HWY_UNROLL(8)
+  for (int64_t i = 0; i < kRows; ++i) {
+    sum0[i] = kAccumulate ? hn::Load(d, c + i * ldc) : hn::Zero(d);
+    sum1[i] = kAccumulate ? hn::Load(d, c + i * ldc + lanes) : hn::Zero(d);
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    const VF b0 = hn::Load(d, b + p * ldb);
+    const VF b1 = hn::Load(d, b + p * ldb + lanes);
+    const float* column = a + p * a_col;
+    HWY_UNROLL(8)
+    for (int64_t i = 0; i < kRows; ++i) {
+      const VF ai = hn::Set(d, column[i * a_row]);
+      sum0[i] = hn::MulAdd(ai, b0, sum0[i]);
+      sum1[i] = hn::MulAdd(ai, b1, sum1[i]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int64_t i = 0; i < kRows; ++i) {
+    hn::Store(sum0[i], d, c + i * ldc);
+    hn::Store(sum1[i], d, c + i * ldc + lanes);
+  }
+}
+
+template <bool kAccumulate>
+HWY_ATTR HWY_NOINLINE void Product(int64_t m, int64_t n, int64_t k, Panel a, const float* b, int64_t ldb, float* c,
+                                   int64_t ldc) {
+  const int64_t step = 2 * static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t j = 0; j < n; j += step)
+    for (int64_t i = 0; i < m; i += kRows)
+      Tile<kAccumulate>(k, a.data + i * a.row_stride, a.row_stride, a.col_stride, b + j, ldb, c + i * ldc + j, ldc);
+}
+
+// panel[Tp, Dp] = scale * head, zero where padded.
+HWY_ATTR void Pack(const Shape& s, Head head, float scale, float* panel) {
+  for (int64_t t = 0; t < s.tp; ++t) {
+    float* to = panel + t * s.dp;
+    const float* from = head.data + t * head.stride;
+    for (int64_t i = 0; i < s.dp; ++i) to[i] = t < s.t && i < s.d ? scale * from[i] : 0.0f;
+  }
+}
+
+// panel[Dp, Tp] = transposed head, zero where padded.
+HWY_ATTR void PackTransposed(const Shape& s, Head head, float* panel) {
+  if (s.d < s.dp) std::fill(panel + s.d * s.tp, panel + s.dp * s.tp, 0.0f);
+  for (int64_t t0 = 0; t0 < s.tp; t0 += 16) {
+    for (int64_t i = 0; i < s.d; ++i) {
+      float* to = panel + i * s.tp + t0;
+      for (int64_t t = 0; t < 16; ++t) to[t] = t0 + t < s.t ? head.data[(t0 + t) * head.stride + i] : 0.0f;
+    }
+  }
+}
+
+// Row of scores -> exp(score - max) for keys [0, valid), 0 for [valid, keys). Returns the sum; max by reference.
+HWY_INLINE float Softmax(float* row, int64_t valid, int64_t keys, float& max) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // What the causal mask hides becomes so small that its exponential is exactly 0.
+  for (int64_t j = valid; j < keys; ++j) row[j] = -1e30f;
+  VF vmax = hn::Set(d, -1e30f);
+  for (int64_t j = 0; j < keys; j += lanes) vmax = hn::Max(vmax, hn::Load(d, row + j));
+  max = hn::GetLane(hn::MaxOfLanes(d, vmax));
+  const VF m = hn::Set(d, max);
+  VF sum = hn::Zero(d);
+  for (int64_t j = 0; j < keys; j += lanes) {
+    const VF e = FastExp(d, hn::Sub(hn::Load(d, row + j), m));
+    sum = hn::Add(sum, e);
+    hn::Store(e, d, row + j);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+HWY_ATTR void ForwardTask(const AttentionForwardArgs& args, int64_t task, float* scratch) {
+  const Shape s = ShapeOf(args.q);
+  float* const q = scratch;
+  float* const k_t = q + s.panel();
+  float* const v = k_t + s.panel();
+  float* const scores = v + s.panel();
+  Pack(s, HeadOf(args.q, task), 1.0f / std::sqrt(static_cast<float>(s.d)), q);
+  PackTransposed(s, HeadOf(args.k, task), k_t);
+  Pack(s, HeadOf(args.v, task), 1.0f, v);
+  const Head out = HeadOf(args.o, task);
+  float* const lse = args.lse.as<float>() + task * s.t;
+  HWY_ALIGN float block[kQueries * 256];  // o of one block, up to 256 columns of D at a time
+
+  for (int64_t q0 = 0; q0 < s.t; q0 += kQueries) {
+    const int64_t queries = std::min(kQueries, s.t - q0);
+    const int64_t keys = std::min(q0 + kQueries, s.tp);
+    Product<false>(kQueries, keys, s.d, {q + q0 * s.dp, s.dp, 1}, k_t, s.tp, scores, s.tp);
+    float inv_sum[kQueries];
+    for (int64_t i = 0; i < queries; ++i) {
+      float max;
+      const float sum = Softmax(scores + i * s.tp, q0 + i + 1, keys, max);
+      inv_sum[i] = 1.0f / sum;
+      lse[q0 + i] = max + std::log(sum);
+    }
+    for (int64_t d0 = 0; d0 < s.dp; d0 += 256) {
+      const int64_t width = std::min<int64_t>(256, s.dp - d0);
+      Product<false>(kQueries, width, keys, {scores, s.tp, 1}, v + d0, s.dp, block, 256);
+      for (int64_t i = 0; i < queries; ++i) {
+        float* const row = out.data + (q0 + i) * out.stride + d0;
+        const int64_t cols = std::min(width, s.d - d0);
+        for (int64_t c = 0; c < cols; ++c) row[c] = block[i * 256 + c] * inv_sum[i];
+      }
+    }
+  }
+}
+
+HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, float* scratch) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Shape s = ShapeOf(args.q);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.d));
+  float* const q = scratch;
+  float* const k = q + s.panel();
+  float* const k_t = k + s.panel();
+  float* const v_t = k_t + s.panel();
+  float* const d_o = v_t + s.panel();
+  float* const dk = d_o + s.panel();
+  float* const dv = dk + s.panel();
+  float* const p = dv + s.panel();
+  float* const ds = p + kQueries * s.tp;
+  float* const dq = ds + kQueries * s.tp;
+  Pack(s, HeadOf(args.q, task), scale, q);
+  Pack(s, HeadOf(args.k, task), 1.0f, k);
+  PackTransposed(s, HeadOf(args.k, task), k_t);
+  PackTransposed(s, HeadOf(args.v, task), v_t);
+  Pack(s, HeadOf(args.d_o, task), 1.0f, d_o);
+  std::fill(dk, dk + 2 * s.panel(), 0.0f);
+  const Head o = HeadOf(args.o, task), dq_out = HeadOf(args.dq, task);
+  const float* const lse = args.lse.as<const float>() + task * s.t;
+
+  for (int64_t q0 = 0; q0 < s.t; q0 += kQueries) {
+    const int64_t queries = std::min(kQueries, s.t - q0);
+    const int64_t keys = std::min(q0 + kQueries, s.tp);
+    Product<false>(kQueries, keys, s.d, {q + q0 * s.dp, s.dp, 1}, k_t, s.tp, p, s.tp);
+    Product<false>(kQueries, keys, s.d, {d_o + q0 * s.dp, s.dp, 1}, v_t, s.tp, ds, s.tp);
+    for (int64_t i = 0; i < kQueries; ++i) {
+      float* const p_row = p + i * s.tp;
+      float* const ds_row = ds + i * s.tp;
+      if (i >= queries) {  // rows beyond T
+        std::fill(p_row, p_row + keys, 0.0f);
+        std::fill(ds_row, ds_row + keys, 0.0f);
+        continue;
+      }
+      // delta = sum_c d_o o = sum_j p_j dp_j, the term that every row of the softmax's Jacobian shares.
+      const float* const o_row = o.data + (q0 + i) * o.stride;
+      const float* const do_row = d_o + (q0 + i) * s.dp;
+      float delta = 0;
+      for (int64_t c = 0; c < s.d; ++c) delta += o_row[c] * do_row[c];
+      const int64_t valid = q0 + i + 1;
+      for (int64_t j = valid; j < keys; ++j) p_row[j] = -1e30f;
+      const VF vdelta = hn::Set(d, delta), vlse = hn::Set(d, lse[q0 + i]);
+      for (int64_t j = 0; j < keys; j += lanes) {
+        const VF pj = FastExp(d, hn::Sub(hn::Load(d, p_row + j), vlse));
+        hn::Store(pj, d, p_row + j);
+        hn::Store(hn::Mul(pj, hn::Sub(hn::Load(d, ds_row + j), vdelta)), d, ds_row + j);
+      }
+    }
+    Product<true>(keys, s.dp, kQueries, {p, 1, s.tp}, d_o + q0 * s.dp, s.dp, dv, s.dp);
+    Product<true>(keys, s.dp, kQueries, {ds, 1, s.tp}, q + q0 * s.dp, s.dp, dk, s.dp);
+    Product<false>(kQueries, s.dp, keys, {ds, s.tp, 1}, k, s.dp, dq, s.dp);
+    for (int64_t i = 0; i < queries; ++i)
+      for (int64_t c = 0; c < s.d; ++c) dq_out.data[(q0 + i) * dq_out.stride + c] = dq[i * s.dp + c] * scale;
+  }
+  const Head dk_out = HeadOf(args.dk, task), dv_out = HeadOf(args.dv, task);
+  for (int64_t t = 0; t < s.t; ++t) {
+    std::copy_n(dk + t * s.dp, s.d, dk_out.data + t * dk_out.stride);
+    std::copy_n(dv + t * s.dp, s.d, dv_out.data + t * dv_out.stride);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace normlab::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace normlab::cpu {
+
+HWY_EXPORT(ForwardTask);
+HWY_EXPORT(BackwardTask);
+
+void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
+  const int64_t per_thread = ShapeOf(args.q).forward_floats();
+  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
+  ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
+    HWY_DYNAMIC_DISPATCH(ForwardTask)(args, task, scratch + thread * per_thread);
+  });
+}
+
+void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args) {
+  const int64_t per_thread = ShapeOf(args.q).backward_floats();
+  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
+  ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
+    HWY_DYNAMIC_DISPATCH(BackwardTask)(args, task, scratch + thread * per_thread);
+  });
+}
+
+}  // namespace normlab::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,25 @@
+#pragma once
+// The CPU: fp32, OpenMP threads, Highway SIMD with runtime dispatch, oneDNN for matrix products.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "normlab/kernels/device.h"
+
+namespace normlab {
+
+struct CpuOptions {
+  int threads = 1;
+};
+
+std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options);
+
+// Limits SIMD kernels and oneDNN to an instruction set (base/isa.h names them; "" lifts the limit of the SIMD
+// kernels). Call before the first operation: returns false where oneDNN had already started.
+bool LimitCpuIsa(std::string_view isa);
+
+// Version of the library that computes the products, for records: "2.6.3" (oneDNN).
+std::string CpuLibraryVersion();
+
+}  // namespace normlab

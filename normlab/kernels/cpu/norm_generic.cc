@@ -1,0 +1,126 @@
+// The bodies of norms/, row by row: what every norm has before anyone writes a kernel for it, and what remains where
+// a kernel refuses. Takes any kind, width and row stride.
+// A residual is added into `sum` first, or into a row of scratch where the sum is not wanted. Saves what the body
+// saves, in fp32. Parameter gradients: NormPartials() partial sums in scratch, added in order. The same bits for any
+// number of threads and on every instruction set (no contraction into FMA, one order of addition).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_generic.cc"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/norm_generic_row.h"
+#include "normlab/kernels/cpu/norm_kernels.h"
+#include "normlab/kernels/cpu/norm_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace normlab::cpu {
+namespace HWY_NAMESPACE {
+
+// Rows [begin, end). `sum_row` is a row of scratch, used where there is a residual but no matrix for the sum.
+void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const float* gain, const float* bias,
+                        float* sum_row, int64_t begin, int64_t end) {
+  AllNorms::Visit(info.kind, [&](auto norm) {
+    for (int64_t r = begin; r < end; ++r) {
+      GenericRowMemory memory{.cols = rows.cols, .x = rows.x.Row(r), .gain = gain, .bias = bias, .y = rows.y.Row(r)};
+      if (rows.saved != nullptr) memory.saved = rows.saved + r * info.saved_per_row;
+      if (rows.residual) {
+        const float *x = memory.x, *residual = rows.residual.Row(r);
+        float* sum = rows.sum ? rows.sum.Row(r) : sum_row;
+#pragma GCC ivdep
+        for (int64_t c = 0; c < rows.cols; ++c) sum[c] = residual[c] + x[c];
+        memory.x = sum;
+      }
+      GenericRow<false> row(memory);
+      decltype(norm)::Forward(row, NormNumbers<float>{.eps = rows.eps});
+    }
+  });
+}
+
+template <bool kAccumulateDx, class Norm>
+void GenericBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias, int64_t begin,
+                       int64_t end) {
+  constexpr int kSaved = Norm::kInfo.saved_per_row;
+  for (int64_t r = begin; r < end; ++r) {
+    GenericRow<kAccumulateDx> row({.cols = rows.cols,
+                                   .x = rows.x ? rows.x.Row(r) : nullptr,
+                                   .gain = gain,
+                                   .saved = kSaved > 0 ? const_cast<float*>(rows.saved) + r * kSaved : nullptr,
+                                   .dy = rows.dy.Row(r),
+                                   .dx = rows.dx.Row(r),
+                                   .dgain = dgain,
+                                   .dbias = dbias});
+    Norm::Backward(row, NormNumbers<float>{.eps = rows.eps});
+  }
+}
+
+void GenericBackwardRows(const NormBackwardRows& rows, const NormInfo& info, const float* gain, float* dgain,
+                         float* dbias, int64_t begin, int64_t end) {
+  AllNorms::Visit(info.kind, [&](auto norm) {
+    using Norm = decltype(norm);
+    if (rows.accumulate_dx) return GenericBackwardOf<true, Norm>(rows, gain, dgain, dbias, begin, end);
+    return GenericBackwardOf<false, Norm>(rows, gain, dgain, dbias, begin, end);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace normlab::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace normlab::cpu {
+namespace {
+
+HWY_EXPORT(GenericForwardRows);
+HWY_EXPORT(GenericBackwardRows);
+
+void Forward(CpuContext& context, const NormForwardArgs& args) {
+  const NormForwardRows rows = RowsOf(args);
+  const NormInfo& info = InfoOf(args.spec.kind);
+  const int64_t padded = PaddedCols(rows.cols), chunks = RowChunks(context.threads(), rows.rows, rows.cols);
+  float* own_gain = context.Scratch(static_cast<size_t>((2 + chunks) * padded));
+  float *own_bias = own_gain + padded, *sum_rows = own_gain + 2 * padded;
+  const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
+  const float* bias = EffectiveBias(rows.bias, rows.cols, own_bias);
+
+  const auto run = HWY_DYNAMIC_DISPATCH(GenericForwardRows);
+  ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
+    run(rows, info, gain, bias, sum_rows + chunk * padded, ChunkBegin(rows.rows, chunks, chunk),
+        ChunkBegin(rows.rows, chunks, chunk + 1));
+  });
+}
+
+void Backward(CpuContext& context, const NormBackwardArgs& args) {
+  const NormBackwardRows rows = RowsOf(args);
+  const NormInfo& info = InfoOf(args.spec.kind);
+  const int64_t chunks = NormPartials(rows.rows, rows.cols);
+  const int64_t padded = PaddedCols(rows.cols);
+  float* own_gain = context.Scratch(static_cast<size_t>(padded + 2 * chunks * padded));
+  const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
+  const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
+
+  const auto run = HWY_DYNAMIC_DISPATCH(GenericBackwardRows);
+  ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
+    partials.Clear(chunk);
+    run(rows, info, gain, partials.dgain(chunk), partials.dbias(chunk), ChunkBegin(rows.rows, chunks, chunk),
+        ChunkBegin(rows.rows, chunks, chunk + 1));
+  });
+  partials.AddTo(context.threads(), rows);
+}
+
+constexpr NormImplementationEntry kGeneric{
+    .implementation = NormImplementation::kGeneric,
+    .refuses = [](const NormSpec&, int64_t) -> std::optional<std::string> { return std::nullopt; },
+    .saved_elements = [](const NormSpec& spec, int64_t rows,
+                         int64_t) { return rows * InfoOf(spec.kind).saved_per_row; },
+    .forward = Forward,
+    .backward = Backward};
+
+}  // namespace
+
+const NormImplementationEntry& GenericNorm() { return kGeneric; }
+
+}  // namespace normlab::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,74 @@
+#pragma once
+// The hand-rolled norms as programs: the list of passes that an eager framework with automatic differentiation makes
+// of the article's own classes, which the runner in norm_handrolled.cc executes as it stands.
+//
+//   LayerNorm: mean = x.mean(-1, keepdim); var = x.var(-1, keepdim, unbiased=False)
+//              norm_x = (x - mean) / sqrt(var + eps);  return scale * norm_x + shift
+//   RMSNorm:   rms = sqrt(mean(x ** 2, -1, keepdim) + eps);  return (x / rms) * scale
+//
+// One pass is one operation of the framework: it reads its operands from memory and writes its result there.
+// Reads and writes are counted in matrices of rows * cols elements; vectors count nothing.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "normlab/kernels/cpu/cpu_context.h"
+#include "normlab/kernels/device.h"
+
+namespace normlab::cpu {
+
+// What a pass works on. Matrices [rows, cols] come first, then one value per row, then one per column.
+enum class Operand : uint8_t {
+  kNothing,
+  // of the caller
+  kX, kResidual, kInput, kY, kDy, kDx,   // kInput: what is normalized, x or residual + x
+  kGradient,                             // the gradient of the norm alone: dx, or a temporary to be added to it
+  // saved for backward
+  kCentered, kNormalized,
+  // temporaries, reused once nothing refers to them, as a caching allocator does
+  kTemp0, kTemp1, kTemp2, kTemp3, kTemp4,
+  // per row
+  kRowStd, kRow0, kRow1, kRow2,          // kRowStd is saved: the root, std or rms
+  // per column
+  kScale, kShift, kDscale, kDshift,
+};
+
+constexpr bool IsMatrix(Operand o) { return o > Operand::kNothing && o <= Operand::kTemp4; }
+constexpr bool IsPerRow(Operand o) { return o >= Operand::kRowStd && o <= Operand::kRow2; }
+
+enum class PassKind : uint8_t {
+  kAdd, kSubtract, kMultiply, kDivide,           // to = a op b; b a matrix, per row or per column
+  kNegate, kSquare, kTwice, kCopy,               // to = op a
+  kSpread,                                       // to[r, c] = a[r] / cols
+  kRowMean, kRowVariance, kRowSum,               // to[r] = op a[r, :]
+  kColumnSum,                                    // to[c] = sum of a[:, c]
+  kRowAddEps, kRowRoot, kRowRootGradient,        // to[r] = a[r] + eps; sqrt(a[r]); a[r] / (2 b[r])
+  kRowTwiceMean,                                 // to[r] = a[r] * 2 / cols
+};
+
+enum class PassWhen : uint8_t { kAlways, kWithResidual, kAccumulating };
+
+struct Pass {
+  std::string_view name;
+  PassKind kind;
+  Operand a, b, to;
+  int reads, writes;
+  PassWhen when = PassWhen::kAlways;
+};
+
+// In the order in which they run; empty for a kind that has no hand-rolled form. [norm_handrolled_passes.cc]
+std::span<const Pass> HandrolledPasses(NormKind kind, bool backward);
+
+// What a pass really moved: matrix elements loaded and stored by its loops.
+struct PassCount {
+  std::string_view name;
+  int64_t elements_read = 0, elements_written = 0;
+};
+
+// The entry's functions with a count of every pass that ran, for the test that holds the list against it.
+void HandrolledForward(CpuContext& context, const NormForwardArgs& args, std::vector<PassCount>* counts = nullptr);
+void HandrolledBackward(CpuContext& context, const NormBackwardArgs& args, std::vector<PassCount>* counts = nullptr);
+
+}  // namespace normlab::cpu

@@ -1,0 +1,34 @@
+#pragma once
+// The norm implementations of the CPU, and the ordered list that picks one. Every implementation computes
+// NormForwardArgs / NormBackwardArgs in fp32 exactly as device.h says.
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "normlab/kernels/cpu/cpu_context.h"
+#include "normlab/kernels/device.h"
+
+namespace normlab::cpu {
+
+struct NormImplementationEntry {
+  NormImplementation implementation;
+  // Nothing where it takes the work, else why not ("rows must be dense").
+  std::optional<std::string> (*refuses)(const NormSpec& spec, int64_t cols);
+  int64_t (*saved_elements)(const NormSpec& spec, int64_t rows, int64_t cols);
+  void (*forward)(CpuContext& context, const NormForwardArgs& args);
+  void (*backward)(CpuContext& context, const NormBackwardArgs& args);
+};
+
+const NormImplementationEntry& GenericNorm();     // norm_generic.cc: the body of norms/, row by row
+const NormImplementationEntry& FusedNorm();       // norm_fused.cc: one pass, Highway
+const NormImplementationEntry& HandrolledNorm();  // norm_handrolled.cc: one operation at a time, as eager frameworks
+
+// In the order in which kFastest tries them; the hand-rolled one only runs when named. [norm_dispatch.cc]
+std::span<const NormImplementationEntry* const> NormImplementationOrder();
+
+// The entry that runs for the spec. Throws Error where a named implementation refuses. Honours
+// NORMLAB_FORCE_NORM=fused|generic|handrolled, which replaces kFastest only.
+const NormImplementationEntry& ResolveNorm(const NormSpec& spec, int64_t cols);
+
+}  // namespace normlab::cpu

@@ -1,0 +1,88 @@
+#include "normlab/kernels/cpu/norm_rows.h"
+
+#include "normlab/base/threads.h"
+
+namespace normlab::cpu {
+namespace {
+
+template <class T>
+Rows<T> MatrixOf(const View& view) {
+  if (view.empty()) return {};
+  return {view.as<T>(), view.row_stride()};
+}
+
+template <class T>
+T* VectorOf(const View& view) {
+  return view.empty() ? nullptr : view.as<T>();
+}
+
+}  // namespace
+
+NormForwardRows RowsOf(const NormForwardArgs& args) {
+  return {.rows = args.x.rows(),
+          .cols = args.x.cols(),
+          .x = MatrixOf<const float>(args.x),
+          .residual = MatrixOf<const float>(args.residual),
+          .sum = MatrixOf<float>(args.sum),
+          .y = MatrixOf<float>(args.y),
+          .saved = VectorOf<float>(args.saved),
+          .weight = VectorOf<const float>(args.weight),
+          .bias = VectorOf<const float>(args.bias),
+          .eps = static_cast<float>(args.spec.eps),
+          .weight_offset = static_cast<float>(args.spec.weight_offset)};
+}
+
+NormBackwardRows RowsOf(const NormBackwardArgs& args) {
+  return {.rows = args.dy.rows(),
+          .cols = args.dy.cols(),
+          .x = MatrixOf<const float>(args.x),
+          .dy = MatrixOf<const float>(args.dy),
+          .dx = MatrixOf<float>(args.dx),
+          .saved = VectorOf<const float>(args.saved),
+          .weight = VectorOf<const float>(args.weight),
+          .dweight = VectorOf<float>(args.dweight),
+          .dbias = VectorOf<float>(args.dbias),
+          .eps = static_cast<float>(args.spec.eps),
+          .weight_offset = static_cast<float>(args.spec.weight_offset),
+          .accumulate_dx = args.accumulate_dx,
+          .accumulate_dparams = args.accumulate_dparams};
+}
+
+const float* EffectiveGain(const float* weight, float offset, int64_t cols, float* own) {
+  if (!NeedsOwnGain(weight, offset)) return weight;
+  for (int64_t c = 0; c < cols; ++c) own[c] = weight == nullptr ? 1.0f : weight[c] + offset;
+  return own;
+}
+
+const float* EffectiveBias(const float* bias, int64_t cols, float* own) {
+  if (bias != nullptr) return bias;
+  std::fill_n(own, cols, 0.0f);
+  return own;
+}
+
+void ParameterPartials::AddTo(int threads, const NormBackwardRows& rows) const {
+  // Column by column the order of addition is fixed, so the columns may be cut freely. The partial sums are still in
+  // the cache and adding is all there is to do, so it takes more of them to be worth a thread.
+  constexpr int64_t kBlock = 64;
+  const int64_t blocks = (cols_ + kBlock - 1) / kBlock;
+  const int64_t cuts = chunks_ * cols_ < 8 * kElementsWorthAThread ? 1 : std::min<int64_t>(threads, blocks);
+  ParallelFor(threads, cuts, [&](int64_t cut, int) {
+    for (float* to : {rows.dweight, rows.dbias}) {
+      if (to == nullptr) continue;
+      const int64_t first = to == rows.dweight ? 0 : padded_;
+      const int64_t end = std::min(cols_, ChunkBegin(blocks, cuts, cut + 1) * kBlock);
+      for (int64_t begin = ChunkBegin(blocks, cuts, cut) * kBlock; begin < end; begin += kBlock) {
+        const int64_t width = std::min(kBlock, end - begin);
+        float total[kBlock] = {};
+        for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+          const float* partial = dgain(chunk) + first + begin;
+          for (int64_t c = 0; c < width; ++c) total[c] += partial[c];
+        }
+        for (int64_t c = 0; c < width; ++c)
+          to[begin + c] = rows.accumulate_dparams ? to[begin + c] + total[c] : total[c];
+      }
+    }
+  });
+}
+
+}  // namespace normlab::cpu

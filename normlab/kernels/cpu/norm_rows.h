@@ -1,0 +1,97 @@
+#pragma once
+// What the norm implementations of the CPU share: the arguments as plain pointers and strides (the device has
+// checked them), the cut of the work into chunks, and the fixed partial sums of the parameter gradients.
+//
+// Rows are independent of each other, so everything per row may be cut as the threads fall. Sums over rows are
+// not: they go through NormPartials(rows, cols) partial sums, a number that depends on the shape alone, added in
+// order; so every number of threads gives the same bits.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "normlab/kernels/device.h"
+
+namespace normlab::cpu {
+
+// A matrix as the kernels see it. Null data: absent.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  int64_t stride = 0;
+
+  T* Row(int64_t r) const { return data + r * stride; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+struct NormForwardRows {
+  int64_t rows = 0, cols = 0;
+  Rows<const float> x, residual;
+  Rows<float> sum, y;
+  float* saved = nullptr;
+  const float* weight = nullptr;  // null: the gain is 1
+  const float* bias = nullptr;    // null: 0
+  float eps = 0, weight_offset = 0;
+};
+
+struct NormBackwardRows {
+  int64_t rows = 0, cols = 0;
+  Rows<const float> x, dy;
+  Rows<float> dx;
+  const float* saved = nullptr;
+  const float* weight = nullptr;
+  float* dweight = nullptr;  // null: not wanted
+  float* dbias = nullptr;
+  float eps = 0, weight_offset = 0;
+  bool accumulate_dx = false, accumulate_dparams = false;
+};
+
+NormForwardRows RowsOf(const NormForwardArgs& args);    // norm_rows.cc
+NormBackwardRows RowsOf(const NormBackwardArgs& args);
+
+// Work below this many elements is done by the caller alone: waking a thread costs about as long as norming them.
+inline constexpr int64_t kElementsWorthAThread = 16 * 1024;
+
+// Chunks for work whose rows are independent: one per thread, or one in all where there is little to do.
+inline int64_t RowChunks(int threads, int64_t rows, int64_t cols) {
+  if (rows * cols < kElementsWorthAThread) return 1;
+  return std::min<int64_t>(threads, rows);
+}
+
+// Partial sums over rows. At least 64 rows each, so that writing and adding them stays near 1% of the traffic, and
+// at most 64, which bounds the scratch memory.
+inline int64_t NormPartials(int64_t rows, int64_t cols) {
+  if (rows * cols < kElementsWorthAThread) return 1;
+  return std::clamp<int64_t>(rows / 64, 1, 64);
+}
+
+// First row of a chunk; chunk == chunks gives the end of the last.
+inline int64_t ChunkBegin(int64_t rows, int64_t chunks, int64_t chunk) { return rows * chunk / chunks; }
+
+// Floats from one row of partial sums to the next: whole cache lines, so that chunks share none.
+inline int64_t PaddedCols(int64_t cols) { return (cols + 15) / 16 * 16; }
+
+// The gain as the kernels read it, weight + offset or 1; copied to `own` only where it is not stored like that.
+inline bool NeedsOwnGain(const float* weight, float offset) { return weight == nullptr || offset != 0.0f; }
+const float* EffectiveGain(const float* weight, float offset, int64_t cols, float* own);   // norm_rows.cc
+// The bias, or zeros in `own`.
+const float* EffectiveBias(const float* bias, int64_t cols, float* own);
+
+// The partial sums of dgain and dbias, chunk by chunk, in memory of 2 * chunks * PaddedCols(cols) floats.
+class ParameterPartials {
+ public:
+  ParameterPartials(float* memory, int64_t chunks, int64_t cols)
+      : memory_(memory), chunks_(chunks), cols_(cols), padded_(PaddedCols(cols)) {}
+
+  float* dgain(int64_t chunk) const { return memory_ + 2 * chunk * padded_; }
+  float* dbias(int64_t chunk) const { return dgain(chunk) + padded_; }
+  void Clear(int64_t chunk) const { std::fill_n(dgain(chunk), 2 * padded_, 0.0f); }
+
+  // dweight, dbias = or += the chunks' sums, added in order; an absent one is left out. [norm_rows.cc]
+  void AddTo(int threads, const NormBackwardRows& rows) const;
+
+ private:
+  float* memory_;
+  int64_t chunks_, cols_, padded_;
+};
+
+}  // namespace normlab::cpu

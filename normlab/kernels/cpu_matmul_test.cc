@@ -1,0 +1,212 @@
+// Products of the CPU device against the reference, in the three roles that a linear layer has, with every
+// epilogue, accumulated or not, at sizes that take each path: one block, many blocks, cut columns, threads of
+// the library.
+//
+// Bounds: a product of K terms has an error of (4 + sqrt K) u sum|a b|; bias and accumulation add one
+// rounding each. GELU and its derivative are evaluated from z with the errors derived at GeluError and
+// GeluSlopeError.
+
+#include <cmath>
+
+#include "normlab/testing/cpu_against_reference.h"
+
+namespace normlab::test {
+namespace {
+
+using Epilogue = MatMulArgs::Epilogue;
+constexpr double kU = kUnitF32;
+
+// gelu(z) = z s, s = 1 / (1 + e^-t), t = 2 sqrt(2/pi) (z + 0.044715 z^3). t has 4 roundings; the exponential
+// is good to 2e-7 = 3.4 u; so s has a relative error of (1 - s) (4 u |t| + 4 u) + 2 u, the product one u
+// more.
+struct Gelu {
+  double t, s, slope;
+  explicit Gelu(double z) {
+    const double root = 2 * std::sqrt(2 / M_PI);
+    t = root * (z + 0.044715 * z * z * z);
+    s = 1 / (1 + std::exp(-t));
+    slope = root * (1 + 3 * 0.044715 * z * z);
+  }
+  double GateError() const { return s * ((1 - s) * (4 * kU * std::abs(t) + 4 * kU) + 2 * kU); }
+  double Derivative(double z) const { return s + z * s * (1 - s) * slope; }
+};
+double GeluError(double z) {
+  const Gelu g(z);
+  return std::abs(z) * (g.GateError() + kU * g.s);
+}
+// gelu' = s + z s (1 - s) slope: 1 - s has an absolute error of u + that of s; four products and one sum
+// round once each.
+double GeluSlopeError(double z) {
+  const Gelu g(z);
+  const double curve = std::abs(z) * g.s * (1 - g.s) * g.slope;
+  return g.GateError() + std::abs(z) * g.slope * (g.GateError() * std::abs(1 - 2 * g.s) + g.s * kU) +
+         5 * kU * curve + kU;
+}
+
+// c = op(a) op(b) with a stored [m, k] or, transposed, [k, m].
+struct Product {
+  int64_t m, k, n;
+  bool transpose_a, transpose_b;
+  Epilogue epilogue = Epilogue::kNone;
+  bool accumulate = false;
+  bool bias = false;
+  int64_t column_gap = 0;  // c is the first n columns of a wider matrix
+
+  std::string Text() const {
+    return fmt::format("{}x{}x{} a{} b{} epilogue {} accumulate {} gap {}", m, k, n, transpose_a ? "T" : "",
+                       transpose_b ? "T" : "", static_cast<int>(epilogue), accumulate, column_gap);
+  }
+};
+
+class CpuMatMul : public CpuAgainstReference {
+ protected:
+  void CheckProduct(const Product& p) {
+    const auto [m, k, n] = std::array{p.m, p.k, p.n};
+    const Values a = RandomValues({m, k}, "a"), b = RandomValues({k, n}, "b"),
+                 bias = RandomValues({n}, "bias");
+    const Values before = RandomValues({m, n}, "c"), z_in = RandomValues({m, n}, "z", 0, 2);
+    const auto run = [&](Device& device) {
+      const Tensor ta = p.transpose_a ? Tensor(device, {k, m}, a) : Tensor(device, {m, k}, a);
+      const Tensor tb = p.transpose_b ? Tensor(device, {n, k}, b) : Tensor(device, {k, n}, b);
+      const Tensor tbias(device, {n}, bias), tz(device, {m, n}, z_in);
+      Tensor wide(device, {m, n + p.column_gap}), gelu(device, {m, n});
+      const View c = wide.view().Columns(0, n);
+      if (p.accumulate) device.Upload(before, c);
+      device.MatMul({.a = p.transpose_a ? ta.view().Transposed() : ta.view(),
+                     .b = p.transpose_b ? tb.view().Transposed() : tb.view(),
+                     .epilogue = p.epilogue,
+                     .bias = p.bias ? tbias.view() : View{},
+                     .z = p.epilogue == Epilogue::kGeluBackward ? tz.view() : View{},
+                     .c = c,
+                     .gelu = p.epilogue == Epilogue::kBiasGelu ? gelu.view() : View{},
+                     .accumulate = p.accumulate});
+      std::vector<Values> out = {wide.Read(c)};
+      for (const double outside : wide.Read(wide.view().Columns(n, n + p.column_gap)))
+        EXPECT_TRUE(std::isnan(outside));
+      if (p.epilogue == Epilogue::kBiasGelu) out.push_back(gelu.Read());
+      return out;
+    };
+    const auto tolerances = [&](const std::vector<Values>& want) {
+      Values c(m * n), gelu(m * n);
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int64_t l = 0; l < k; ++l) {
+            const double term =
+                (p.transpose_a ? a[l * m + i] : a[i * k + l]) * (p.transpose_b ? b[j * k + l] : b[l * n + j]);
+            sum += term, magnitude += std::abs(term);
+          }
+          const int64_t at = i * n + j;
+          const double product_error = SumBound(k) * (magnitude + (p.accumulate ? std::abs(before[at]) : 0));
+          double& error = c[at] = product_error + kU * std::abs(want[0][at]);
+          if (p.epilogue == Epilogue::kGeluBackward)
+            error = product_error * std::abs(Gelu(z_in[at]).Derivative(z_in[at])) +
+                    std::abs(sum) * GeluSlopeError(z_in[at]) + 2 * kU * std::abs(want[0][at]);
+          if (p.epilogue == Epilogue::kBiasGelu) {
+            const double z = want[0][at];
+            gelu[at] = std::abs(Gelu(z).Derivative(z)) * error + error * error + GeluError(z);
+          }
+        }
+      std::vector<Expected> expected = {{"c", c}};
+      if (p.epilogue == Epilogue::kBiasGelu) expected.push_back({"gelu", gelu});
+      return expected;
+    };
+    // oneDNN's instruction set is fixed at its first product; only the epilogues follow the limit.
+    Check(run, tolerances, p.Text(), p.epilogue != Epilogue::kNone);
+  }
+};
+
+TEST_F(CpuMatMul, ForwardProductsTimesTransposedWeights) {
+  for (const int64_t rows : {1, 2, 33, 257})
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {32, 96}, {129, 17}})
+      for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu})
+        CheckProduct({rows, in, out, false, true, epilogue, false, epilogue != Epilogue::kNone});
+}
+
+TEST_F(CpuMatMul, DataGradientsTimesWeights) {
+  for (const int64_t rows : {1, 2, 33, 257})
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 1}, {7, 3}, {96, 32}, {17, 129}}) {
+      CheckProduct({rows, in, out, false, false});
+      CheckProduct({rows, in, out, false, false, Epilogue::kNone, true});
+      CheckProduct({rows, in, out, false, false, Epilogue::kGeluBackward});
+    }
+}
+
+TEST_F(CpuMatMul, WeightGradientsOfTransposedRows) {
+  for (const int64_t rows : {1, 2, 33, 257})
+    for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1, 1}, {7, 3}, {96, 32}, {17, 129}})
+      for (const bool accumulate : {false, true})
+        CheckProduct({out, rows, in, true, false, Epilogue::kNone, accumulate});
+}
+
+TEST_F(CpuMatMul, GeluWithoutABias) { CheckProduct({33, 8, 40, false, true, Epilogue::kBiasGelu}); }
+
+TEST_F(CpuMatMul, ColumnsOfAWiderMatrixAreTheOnlyOnesWritten) {
+  for (const Epilogue epilogue :
+       {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward})
+    CheckProduct({33, 16, 24, false, true, epilogue, false, epilogue == Epilogue::kBias, 48});
+}
+
+// Each cut of the work: rows in blocks of 128 and of 256, columns cut for the head, weight gradients whole.
+TEST_F(CpuMatMul, LargeProductsOnEveryPath) {
+  CheckProduct({500, 40, 33, false, true});
+  CheckProduct({600, 40, 33, false, true});
+  CheckProduct({600, 40, 72, false, true, Epilogue::kBias, false, true});
+  CheckProduct({40, 24, 8200, false, true});
+  CheckProduct({300, 24, 8200, false, true});
+  CheckProduct({40, 8200, 24, false, false});
+  CheckProduct({200, 300, 96, true, false, Epilogue::kNone, true});
+  CheckProduct({1024, 70, 520, true, false});
+  CheckProduct({1024, 70, 520, true, false, Epilogue::kNone, true});
+  CheckProduct({257, 600, 2048, true, false});
+}
+
+TEST_F(CpuMatMul, BiasGradientSumsRows) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {2, 33}, {257, 17}, {1000, 257}})
+    for (const bool accumulate : {false, true}) {
+      const Values dy = RandomValues({rows, cols}, "dy"), before = RandomValues({cols}, "dbias");
+      Check(
+          [&](Device& device) {
+            const Tensor wide(device, {rows, cols}, dy);
+            const Tensor dbias = accumulate ? Tensor(device, {cols}, before) : Tensor(device, {cols});
+            device.BiasGradient(wide.view(), dbias.view(), accumulate);
+            return std::vector<Values>{dbias.Read()};
+          },
+          [&](const std::vector<Values>& want) {
+            Values tolerance(cols);
+            for (int64_t c = 0; c < cols; ++c) {
+              double magnitude = accumulate ? std::abs(before[c]) : 0;
+              for (int64_t r = 0; r < rows; ++r) magnitude += std::abs(dy[r * cols + c]);
+              tolerance[c] = SumBound(rows) * magnitude + kU * std::abs(want[0][c]);
+            }
+            return std::vector<Expected>{{"dbias", tolerance}};
+          },
+          fmt::format("{}x{} accumulate {}", rows, cols, accumulate));
+    }
+}
+
+// T-11: a NaN is neither lost nor spread.
+TEST_F(CpuMatMul, NaNStaysInItsRow) {
+  const int64_t m = 40, k = 16, n = 24;
+  Values a = RandomValues({m, k}, "a");
+  a[7 * k + 3] = kNaN;
+  for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kBiasGelu}) {
+    Device& device = *devices_[1];
+    const Tensor ta(device, {m, k}, a), b(device, {n, k}, RandomValues({n, k}, "b")),
+        bias(device, {n}, RandomValues({n}, "bias"));
+    const Tensor c(device, {m, n}), gelu(device, {m, n});
+    device.MatMul({.a = ta.view(),
+                   .b = b.view().Transposed(),
+                   .epilogue = epilogue,
+                   .bias = bias.view(),
+                   .z = {},
+                   .c = c.view(),
+                   .gelu = epilogue == Epilogue::kBiasGelu ? gelu.view() : View{}});
+    const Values out = epilogue == Epilogue::kBiasGelu ? gelu.Read() : c.Read();
+    for (int64_t i = 0; i < m * n; ++i)
+      ASSERT_EQ(std::isnan(out[i]), i / n == 7) << "row " << i / n << " column " << i % n;
+  }
+}
+
+}  // namespace
+}  // namespace normlab::test

@@ -1,0 +1,26 @@
+#pragma once
+// The contract between a norm's mathematics and whoever runs it. A Row stands for one row of the input and
+// everything that belongs to it; the same body is compiled as float64 oracle, as the plain CPU path, and as a
+// CUDA block per row. A Row type offers:
+//
+//   Scalar                 the type of the arithmetic: double or float
+//   cols()                 width of the row
+//   x(c)                   input of column c (after a residual was added, if any)
+//   gain(c), bias(c)       effective parameters: weight + weight_offset, or 1; the bias, or 0
+//   Sum(f)                 sum of f(c) over all columns, in an order that depends on cols() alone
+//   ForEach(f)             calls f(c) for every column, in any order, perhaps in parallel
+//   Rsqrt(v)               1 / sqrt(v)
+//   Forward only:  SetY(c, v) · Save(slot, v): a row statistic for Backward, slot < NormInfo::saved_per_row
+//   Backward only: dy(c) · Saved(slot) · SetDx(c, v) (= or +=: the Row knows)
+//                  AddDgain(c, v), AddDbias(c, v)  (+= over rows; nothing if the parameter is absent)
+//
+// A body reads x(c) before it sets y or dx of that column and never after, so in-place use is safe as
+// long as one ForEach does both.
+
+#if defined(__CUDACC__)
+#define NL_HD __host__ __device__
+#define NL_INLINE __forceinline__
+#else
+#define NL_HD
+#define NL_INLINE inline __attribute__((always_inline))
+#endif

@@ -1,0 +1,108 @@
+#pragma once
+// One question to a norm, on the host: the inputs, exact in fp32, of one forward and one backward call, and
+// how the tensors lie in memory. Random problems are pure functions of a seed and a case number.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "normlab/base/random.h"
+#include "normlab/kernels/device.h"
+
+namespace normlab::test {
+
+using Values = std::vector<double>;
+
+inline std::vector<NormKind> AllKinds() {
+  std::vector<NormKind> kinds;
+  for (const NormInfo& info : AllNorms::kInfos) kinds.push_back(info.kind);
+  return kinds;
+}
+
+inline double RoundToF32(double value) { return static_cast<double>(static_cast<float>(value)); }
+
+struct NormProblem {
+  NormSpec spec;
+  int64_t rows = 0, cols = 0;
+  Values x{}, residual{};   // [rows, cols]; residual empty: none
+  Values weight{}, bias{};  // [cols], or empty where the spec has none
+  Values dy{};              // [rows, cols]
+  Values dx_before{};       // [rows, cols], what accumulate_dx adds to
+  Values dweight_before{}, dbias_before{};
+  bool accumulate_dx = false, accumulate_dparams = false;
+
+  bool has_weight() const { return InfoOf(spec.kind).has_gain && spec.gain; }
+  bool has_bias() const { return InfoOf(spec.kind).has_bias && spec.bias; }
+
+  // The tensor that is normalized: x, or residual + x rounded to fp32 once.
+  Values Normalized() const {
+    Values sum = x;
+    for (size_t i = 0; i < residual.size(); ++i) sum[i] = RoundToF32(residual[i] + x[i]);
+    return sum;
+  }
+  double Gain(int64_t c) const { return (weight.empty() ? 1.0 : weight[c] + spec.weight_offset); }
+};
+
+// Where the tensors of a problem lie.
+struct NormLayout {
+  enum class Alias { kNone, kX, kOther };
+  int64_t misalignment = 0, row_gap = 0;
+  Alias y = Alias::kNone;    // kX: y is x (without residual), or sum (identity with residual)
+  Alias sum = Alias::kNone;  // kX: sum is x, kOther: sum is the residual
+  Alias dx = Alias::kNone;   // kX: dx is x, kOther: dx is dy
+};
+
+inline std::string ToString(const NormLayout& layout) {
+  const auto alias = [](NormLayout::Alias a) {
+    return a == NormLayout::Alias::kNone ? 0 : a == NormLayout::Alias::kX ? 1 : 2;
+  };
+  return fmt::format("misaligned {} gap {} alias y{} sum{} dx{}", layout.misalignment, layout.row_gap,
+                     alias(layout.y), alias(layout.sum), alias(layout.dx));
+}
+
+inline std::string ToString(const NormProblem& p) {
+  return fmt::format("{} {}x{} eps {} offset {}{}{}{}{}{}", InfoOf(p.spec.kind).name, p.rows, p.cols,
+                     p.spec.eps, p.spec.weight_offset, p.has_weight() ? "" : " no-gain",
+                     p.has_bias() ? "" : " no-bias", p.residual.empty() ? "" : " residual",
+                     p.accumulate_dx ? " dx+=" : "", p.accumulate_dparams ? " dparams+=" : "");
+}
+
+// What random problems vary besides the shape.
+struct NormChoices {
+  double mean = 0, spread = 1;  // of the rows of x
+  bool residual = false, accumulate_dx = false, accumulate_dparams = false;
+};
+
+// Everything random and nothing special: weights about 1 (about 0 where an offset of 1 is added), biases, dy
+// and what is accumulated onto are normal.
+inline NormProblem RandomNormProblem(NormSpec spec, int64_t rows, int64_t cols, NormChoices choices,
+                                     uint64_t seed) {
+  NormProblem p{.spec = spec, .rows = rows, .cols = cols};
+  const auto fill = [&](const char* name, int64_t count, double mean, double spread) {
+    const RandomStream stream(seed, name);
+    Values values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = RoundToF32(mean + spread * stream.Normal(i));
+    return values;
+  };
+  p.x = fill("x", rows * cols, choices.mean, choices.spread);
+  if (choices.residual) p.residual = fill("residual", rows * cols, choices.mean, choices.spread);
+  if (p.has_weight())
+    p.weight = fill("weight", cols, 1 - spec.weight_offset, 0.3), p.dweight_before = fill("dw", cols, 0, 1);
+  if (p.has_bias()) p.bias = fill("bias", cols, 0, 1), p.dbias_before = fill("db", cols, 0, 1);
+  p.dy = fill("dy", rows * cols, 0, 1);
+  p.dx_before = fill("dx", rows * cols, 0, 1);
+  p.accumulate_dx = choices.accumulate_dx;
+  p.accumulate_dparams = choices.accumulate_dparams;
+  return p;
+}
+
+// What came back.
+struct NormAnswer {
+  Values sum{};  // empty without residual
+  Values y{}, dx{}, dweight{}, dbias{};
+  bool guards_intact = true;  // nothing outside the outputs was written, no input was changed
+};
+
+}  // namespace normlab::test

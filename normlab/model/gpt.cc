@@ -1,0 +1,316 @@
+#include "normlab/model/gpt.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace normlab {
+namespace {
+
+using Epilogue = MatMulArgs::Epilogue;
+
+// Rows of logits held at a time: at most 2^25 logits (128 MiB in fp32), and never all rows.
+int64_t HeadChunk(int64_t rows, int64_t vocab) {
+  const int64_t by_size = std::max<int64_t>(1, (int64_t{1} << 25) / vocab);
+  const int64_t chunks = std::max<int64_t>((rows + by_size - 1) / by_size, std::min<int64_t>(2, rows));
+  return (rows + chunks - 1) / chunks;
+}
+
+}  // namespace
+
+Gpt::Gpt(Device& device, const GptConfig& config, double init, const GptShape& shape)
+    : device_(device),
+      config_(config),
+      shape_(shape),
+      pre_(config.position() == NormPosition::kPre),
+      parameters_(config, init),
+      norm_implementation_(device.ResolveNorm(config.Norm(), config.emb_dim)) {
+  config.Validate();
+  NL_CHECK(shape.micro_batch >= 1 && shape.window >= 1 && shape.window <= config.context_length);
+  const DType dtype = device.compute_dtype();
+  const int64_t flat = parameters_.flat_elements();
+  weight_arena_ = Arena(device, [&](Arena::Planner& plan) { weights_ = plan.Take({flat}, dtype); });
+  gradient_arena_ = Arena(device, [&](Arena::Planner& plan) { gradients_ = plan.Take({flat}, dtype); });
+  device.Fill(weights_, 0);
+  device.Fill(gradients_, 0);
+
+  token_ = Weight("tok_emb.weight");
+  position_ = Weight("pos_emb.weight");
+  dtoken_ = Gradient("tok_emb.weight");
+  dposition_ = Gradient("pos_emb.weight");
+  head_ = config.tie_weights ? MakeLinear("tok_emb.weight", "") : MakeLinear("out_head.weight", "");
+  const NormKind kind = config.Norm().kind;
+  const int64_t C = config.emb_dim;
+  for (int64_t i = 0; i < config.n_layers; ++i) {
+    const std::string name = fmt::format("trf_blocks.{}.", i);
+    Block block;
+    block.norm1 = MakeNormSite(name + "norm1", kind);
+    block.norm2 = MakeNormSite(name + "norm2", kind);
+    block.qkv = MakeLinear(name + "att.W_query.weight", name + "att.W_query.bias");
+    // Query, key and value are adjacent: one [3C, C] matrix.
+    for (View* view : {&block.qkv.weight, &block.qkv.dweight}) view->shape[0] = 3 * C;
+    for (View* view : {&block.qkv.bias, &block.qkv.dbias})
+      if (!view->empty()) view->shape[0] = 3 * C;
+    block.proj = MakeLinear(name + "att.out_proj.weight", name + "att.out_proj.bias");
+    block.up = MakeLinear(name + "ff.layers.0.weight", name + "ff.layers.0.bias");
+    block.down = MakeLinear(name + "ff.layers.2.weight", name + "ff.layers.2.bias");
+    blocks_.push_back(block);
+  }
+  final_ = MakeNormSite("final_norm", config.final_norm ? kind : NormKind::kNone);
+  activation_arena_ = Arena(device, [&](Arena::Planner& plan) { PlanActivations(plan); });
+}
+
+Gpt::NormSite Gpt::MakeNormSite(const std::string& name, NormKind kind) const {
+  NormSite site;
+  site.spec = config_.Norm();
+  site.spec.kind = kind;
+  site.weight = Weight(name + ".scale");
+  site.bias = Weight(name + ".shift");
+  site.dweight = Gradient(name + ".scale");
+  site.dbias = Gradient(name + ".shift");
+  return site;
+}
+
+Gpt::Linear Gpt::MakeLinear(const std::string& weight, const std::string& bias) const {
+  return {.weight = Weight(weight), .bias = Weight(bias), .dweight = Gradient(weight), .dbias = Gradient(bias)};
+}
+
+View Gpt::Heads(const View& matrix, int64_t first_column) const {
+  const int64_t D = config_.head_dim();
+  View view = matrix.Columns(first_column, first_column + config_.emb_dim);
+  view.rank = 4;
+  view.shape = {shape_.micro_batch, shape_.window, config_.n_heads, D};
+  view.strides = {shape_.window * matrix.row_stride(), matrix.row_stride(), D, 1};
+  return view;
+}
+
+void Gpt::PlanActivations(Arena::Planner& plan) {
+  const int64_t B = shape_.micro_batch, T = shape_.window, R = B * T;
+  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), H = config_.n_heads, V = config_.vocab_size;
+  const DType dtype = device_.compute_dtype();
+
+  ids_ = plan.Take({B, T}, DType::kI32);
+  targets_ = plan.Take({R}, DType::kI32);
+  embedded_ = plan.Take({R, C}, dtype);
+
+  saved_bytes_ = embedded_.bytes();
+  const auto keep = [&](View view) {
+    saved_bytes_ += view.bytes();
+    return view;
+  };
+  // A site with a branch to add holds the sum; without one it normalizes the stream where it stands.
+  const auto plan_norm = [&](NormSite& site, const View& stream, bool adds) {
+    const bool identity = InfoOf(site.spec.kind).identity;
+    site.x = adds ? keep(plan.Take({R, C}, dtype)) : stream;
+    site.y = identity ? site.x : keep(plan.Take({R, C}, dtype));
+    if (!identity) site.saved = keep(plan.Take({device_.NormSavedElements(site.spec, R, C)}, dtype));
+  };
+
+  View stream = embedded_;
+  bool first = true;
+  for (Block& block : blocks_) {
+    if (pre_) {
+      plan_norm(block.norm1, stream, !first);
+      stream = block.norm1.x;
+      block.attention_in = block.norm1.y;
+    } else {
+      block.attention_in = stream;
+    }
+    block.qkv_out = keep(plan.Take({R, 3 * C}, dtype));
+    block.q = Heads(block.qkv_out, 0);
+    block.k = Heads(block.qkv_out, C);
+    block.v = Heads(block.qkv_out, 2 * C);
+    block.lse = keep(plan.Take({B, H, T}, dtype));
+    block.attended = keep(plan.Take({R, C}, dtype));
+    NormSite& middle = pre_ ? block.norm2 : block.norm1;
+    plan_norm(middle, stream, true);
+    stream = pre_ ? middle.x : middle.y;
+    block.ff_in = middle.y;
+    block.z = keep(plan.Take({R, F}, dtype));
+    block.activated = keep(plan.Take({R, F}, dtype));
+    if (!pre_) {
+      plan_norm(block.norm2, stream, true);
+      stream = block.norm2.y;
+    }
+    first = false;
+  }
+  plan_norm(final_, stream, pre_);
+  hidden_ = final_.y;
+
+  branch_ = plan.Take({R, C}, dtype);
+  logits_ = plan.Take({HeadChunk(R, V), V}, dtype);
+  losses_ = plan.Take({R}, dtype);
+  dhidden_ = plan.Take({R, C}, dtype);
+  dstream_ = plan.Take({R, C}, dtype);
+  dbranch_in_ = plan.Take({R, C}, dtype);
+  dattended_ = plan.Take({R, C}, dtype);
+  dqkv_ = plan.Take({R, 3 * C}, dtype);
+  dz_ = plan.Take({R, F}, dtype);
+}
+
+void Gpt::Initialize(uint64_t seed) {
+  for (const Parameter& parameter : parameters_.all())
+    device_.Upload(parameters_.InitialValues(parameter, seed),
+                   weights_.Slice(parameter.offset, parameter.offset + parameter.elements()));
+}
+
+// ---- Forward, from the ids to what the head reads.
+
+void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch) {
+  const bool identity = InfoOf(site.spec.kind).identity;
+  if (branch.empty()) {
+    if (identity) return;  // y is x
+    device_.NormForward({.spec = site.spec, .x = stream, .weight = site.weight, .bias = site.bias, .y = site.y,
+                         .saved = site.saved});
+    return;
+  }
+  device_.NormForward({.spec = site.spec, .x = branch, .residual = stream, .weight = site.weight,
+                       .bias = site.bias, .sum = site.x, .y = site.y, .saved = site.saved});
+}
+
+void Gpt::Forward(std::span<const int32_t> inputs) {
+  device_.UploadIds(inputs, ids_);
+  device_.EmbeddingForward({.ids = ids_, .token = token_, .position = position_, .h = embedded_});
+
+  View stream = embedded_;  // the residual stream
+  View branch;              // a sublayer's output that the next norm adds to it
+  for (const Block& b : blocks_) {
+    if (pre_) {
+      ApplyNorm(b.norm1, stream, branch);
+      stream = b.norm1.x;
+    }
+    device_.MatMul({.a = b.attention_in, .b = b.qkv.weight.Transposed(),
+                    .epilogue = b.qkv.bias.empty() ? Epilogue::kNone : Epilogue::kBias, .bias = b.qkv.bias,
+                    .c = b.qkv_out});
+    device_.AttentionForward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse});
+    device_.MatMul({.a = b.attended, .b = b.proj.weight.Transposed(), .epilogue = Epilogue::kBias,
+                    .bias = b.proj.bias, .c = branch_});
+    const NormSite& middle = pre_ ? b.norm2 : b.norm1;
+    ApplyNorm(middle, stream, branch_);
+    stream = pre_ ? middle.x : middle.y;
+    device_.MatMul({.a = b.ff_in, .b = b.up.weight.Transposed(), .epilogue = Epilogue::kBiasGelu,
+                    .bias = b.up.bias, .c = b.z, .gelu = b.activated});
+    device_.MatMul({.a = b.activated, .b = b.down.weight.Transposed(), .epilogue = Epilogue::kBias,
+                    .bias = b.down.bias, .c = branch_});
+    branch = branch_;
+    if (!pre_) {
+      ApplyNorm(b.norm2, stream, branch);
+      stream = b.norm2.y;
+      branch = {};
+    }
+  }
+  ApplyNorm(final_, stream, branch);
+}
+
+// ---- The head and the loss.
+
+void Gpt::Head(std::span<const int32_t> targets, std::optional<double> gradient_scale, bool accumulate,
+               std::span<double> losses) {
+  device_.UploadIds(targets, targets_);
+  const int64_t R = hidden_.rows(), chunk = logits_.rows();
+  for (int64_t begin = 0; begin < R; begin += chunk) {
+    const int64_t end = std::min(R, begin + chunk);
+    const View hidden = hidden_.Slice(begin, end), logits = logits_.Slice(0, end - begin);
+    device_.MatMul({.a = hidden, .b = head_.weight.Transposed(), .c = logits});
+    device_.CrossEntropy({.logits = logits, .targets = targets_.Slice(begin, end),
+                          .scale = gradient_scale.value_or(0), .losses = losses_.Slice(begin, end),
+                          .dlogits = gradient_scale ? logits : View{}});
+    if (!gradient_scale) continue;
+    device_.MatMul({.a = logits, .b = head_.weight, .c = dhidden_.Slice(begin, end)});
+    device_.MatMul({.a = logits.Transposed(), .b = hidden, .c = head_.dweight,
+                    .accumulate = accumulate || begin > 0});
+  }
+  device_.ReadBack(losses_, losses);
+}
+
+void Gpt::Losses(std::span<const int32_t> inputs, std::span<const int32_t> targets, std::span<double> losses) {
+  Forward(inputs);
+  Head(targets, std::nullopt, false, losses);
+}
+
+void Gpt::LossesAndGradients(std::span<const int32_t> inputs, std::span<const int32_t> targets,
+                             double gradient_scale, bool accumulate, std::span<double> losses) {
+  Forward(inputs);
+  Head(targets, gradient_scale, accumulate, losses);
+  Backward(accumulate);
+}
+
+// ---- Backward: the list of Forward, reversed.
+
+void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx,
+                            bool accumulate) {
+  device_.NormBackward({.spec = site.spec, .x = site.x, .dy = dy, .weight = site.weight, .saved = site.saved,
+                        .dx = dx, .dweight = site.dweight, .dbias = site.dbias, .accumulate_dx = accumulate_dx,
+                        .accumulate_dparams = accumulate});
+}
+
+// Gradients of weight and bias of y = x W^T + b.
+void Gpt::LinearBackward(const Linear& linear, const View& x, const View& dy, bool accumulate) {
+  device_.MatMul({.a = dy.Transposed(), .b = x, .c = linear.dweight, .accumulate = accumulate});
+  if (!linear.dbias.empty()) device_.BiasGradient(dy, linear.dbias, accumulate);
+}
+
+void Gpt::Backward(bool accumulate) {
+  // The gradient at the head's input becomes that of the residual stream. In pre-norm the stream's gradient
+  // runs past every sublayer and each norm adds to it; in post-norm it goes through the norms, and each
+  // sublayer's input gradient is added to it.
+  const bool final_identity = InfoOf(final_.spec.kind).identity;
+  View dstream = final_identity ? dhidden_ : dstream_;
+  if (!final_identity) ApplyNormBackward(final_, dhidden_, dstream, false, accumulate);
+
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    const Block& b = blocks_[i];
+    if (!pre_) ApplyNormBackward(b.norm2, dstream, dstream, false, accumulate);
+    LinearBackward(b.down, b.activated, dstream, accumulate);
+    device_.MatMul({.a = dstream, .b = b.down.weight, .epilogue = Epilogue::kGeluBackward, .z = b.z, .c = dz_});
+    LinearBackward(b.up, b.ff_in, dz_, accumulate);
+    if (pre_) {
+      device_.MatMul({.a = dz_, .b = b.up.weight, .c = dbranch_in_});
+      ApplyNormBackward(b.norm2, dbranch_in_, dstream, true, accumulate);
+    } else {
+      device_.MatMul({.a = dz_, .b = b.up.weight, .c = dstream, .accumulate = true});
+      ApplyNormBackward(b.norm1, dstream, dstream, false, accumulate);
+    }
+    LinearBackward(b.proj, b.attended, dstream, accumulate);
+    device_.MatMul({.a = dstream, .b = b.proj.weight, .c = dattended_});
+    device_.AttentionBackward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse,
+                               .d_o = Heads(dattended_, 0), .dq = Heads(dqkv_, 0),
+                               .dk = Heads(dqkv_, config_.emb_dim), .dv = Heads(dqkv_, 2 * config_.emb_dim)});
+    LinearBackward(b.qkv, b.attention_in, dqkv_, accumulate);
+    if (pre_) {
+      device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dbranch_in_});
+      ApplyNormBackward(b.norm1, dbranch_in_, dstream, true, accumulate);
+    } else {
+      device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dstream, .accumulate = true});
+    }
+  }
+  device_.EmbeddingBackward({.ids = ids_, .dh = dstream, .dtoken = dtoken_, .dposition = dposition_,
+                             .accumulate_token = accumulate || config_.tie_weights,
+                             .accumulate_position = accumulate});
+}
+
+std::vector<Gpt::Product> Gpt::Products() const {
+  const int64_t B = shape_.micro_batch, T = shape_.window, R = B * T;
+  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), D = config_.head_dim();
+  const double L = static_cast<double>(config_.n_layers);
+  std::vector<Product> products;
+  const auto linear = [&](int64_t rows, int64_t out, int64_t in, double times) {
+    products.push_back({{.m = rows, .n = out, .k = in}, times});  // forward
+    products.push_back({{.m = rows, .n = in, .k = out}, times});  // gradient of x
+    products.push_back({{.m = out, .n = in, .k = rows}, times});  // gradient of W
+  };
+  linear(R, 3 * C, C, L);
+  linear(R, C, C, L);
+  linear(R, F, C, L);
+  linear(R, C, F, L);
+  const int64_t chunk = logits_.rows();
+  linear(chunk, config_.vocab_size, C, static_cast<double>(R) / static_cast<double>(chunk));
+  // Scores forward and the gradient of the probabilities; values forward and the gradients of q, k and v.
+  // Causality leaves (T + 1) / 2T of each.
+  const double heads = L * static_cast<double>(B * config_.n_heads);
+  const double causal = static_cast<double>(T + 1) / static_cast<double>(2 * T);
+  products.push_back({{.m = T, .n = T, .k = D, .one_of_many = true}, 2 * heads * causal});
+  products.push_back({{.m = T, .n = D, .k = T, .one_of_many = true}, 4 * heads * causal});
+  return products;
+}
+
+}  // namespace normlab

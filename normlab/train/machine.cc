@@ -1,0 +1,56 @@
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <string>
+
+#include "normlab/base/isa.h"
+#include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/train/machine.h"
+
+namespace normlab {
+namespace {
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(':');
+    if (colon != std::string::npos && colon + 2 <= line.size()) return line.substr(colon + 2);
+  }
+  utsname system{};
+  return uname(&system) == 0 ? system.machine : "unknown";
+}
+
+}  // namespace
+
+Machine DescribeMachine(const Device& device) {
+  return {.cpu = CpuModel(),
+          .isa = CurrentIsa(),
+          .threads = device.threads(),
+          .cpus = DefaultThreads(),
+          .onednn = CpuLibraryVersion(),
+          .build = NORMLAB_BUILD,
+          .device = std::string(device.name())};
+}
+
+Json ToJson(const Machine& machine) {
+  return {{"cpu", machine.cpu},         {"isa", machine.isa},
+          {"threads", machine.threads}, {"cpus", machine.cpus},
+          {"onednn", machine.onednn},   {"build", machine.build},
+          {"device", machine.device},   {"flush_denormals", machine.flush_denormals}};
+}
+
+Machine MachineFromJson(const Json& json) {
+  return {.cpu = json.value("cpu", ""),
+          .isa = json.value("isa", ""),
+          .threads = json.value("threads", 1),
+          .cpus = json.value("cpus", 1),
+          .onednn = json.value("onednn", ""),
+          .build = json.value("build", ""),
+          .device = json.value("device", ""),
+          .flush_denormals = json.value("flush_denormals", true)};
+}
+
+}  // namespace normlab

@@ -1,0 +1,27 @@
+#pragma once
+// Where and with what a run was computed: part of every record, so that a reader (and `compare`) can tell which
+// runs may stand side by side.
+
+#include <string>
+
+#include "normlab/base/json.h"
+#include "normlab/kernels/device.h"
+
+namespace normlab {
+
+struct Machine {
+  std::string cpu;     // model name
+  std::string isa;     // widest instruction set in use
+  int threads = 1;
+  int cpus = 1;        // that the process may use
+  std::string onednn;  // version
+  std::string build;   // "normlab 0.1.0, GNU 12.2.0, Release"
+  std::string device;  // "cpu"
+  bool flush_denormals = true;
+};
+
+Machine DescribeMachine(const Device& device);
+Json ToJson(const Machine& machine);
+Machine MachineFromJson(const Json& json);
+
+}  // namespace normlab

@@ -1,0 +1,122 @@
+// RunRecord to JSON and back.
+
+#include "normlab/base/error.h"
+#include "normlab/base/files.h"
+#include "normlab/train/run.h"
+
+namespace normlab {
+namespace {
+
+constexpr struct {
+  RunStatus status;
+  std::string_view name;
+} kStatuses[] = {{RunStatus::kRunning, "running"},
+                 {RunStatus::kDone, "done"},
+                 {RunStatus::kDiverged, "diverged"},
+                 {RunStatus::kInterrupted, "interrupted"},
+                 {RunStatus::kFailed, "failed"}};
+
+RunStatus StatusFromName(const std::string& name) {
+  for (const auto& entry : kStatuses)
+    if (entry.name == name) return entry.status;
+  Fail("unknown status \"{}\"", name);
+}
+
+Json DivergenceToJson(const Divergence& divergence) {
+  return {{"step", divergence.step},
+          {"what", divergence.what},
+          {"tensor", divergence.tensor ? Json(*divergence.tensor) : Json()},
+          {"value", ToJson(divergence.value)}};
+}
+
+template <class T>
+std::optional<T> Optional(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  if (it == json.end() || it->is_null()) return std::nullopt;
+  return it->get<T>();
+}
+
+}  // namespace
+
+std::string_view Name(RunStatus status) {
+  for (const auto& entry : kStatuses)
+    if (entry.status == status) return entry.name;
+  return "?";
+}
+
+Json ToJson(const RunRecord& record) {
+  Json blocks = Json::array();
+  for (const double loss : record.test_block_losses) blocks.push_back(ToJson(loss));
+  Json json;
+  json["schema_version"] = RunRecord::kSchemaVersion;
+  json["status"] = Name(record.status);
+  json["error"] = record.error.empty() ? Json() : Json(record.error);
+  json["divergence"] = record.divergence ? DivergenceToJson(*record.divergence) : Json();
+  json["started_at"] = record.started_at;
+  json["config"] = record.config;
+  json["norm_implementation"] = record.norm_implementation;
+  json["data"] = record.data;
+  json["machine"] = ToJson(record.machine);
+  json["parameters"] = record.parameters;
+  json["norm_parameters"] = record.norm_parameters;
+  json["steps_done"] = record.steps_done;
+  json["tokens"] = record.tokens;
+  json["time_s"] = ToJson(record.time_s);
+  json["tokens_per_s"] = ToJson(record.tokens_per_s);
+  json["train_loss"] = ToJson(record.train_loss);
+  json["test_loss"] = ToJson(record.test_loss);
+  json["products_bound_s"] = ToJson(record.products_bound_s);
+  json["products_share"] = ToJson(record.products_share);
+  json["peak_bytes"] = record.peak_bytes;
+  json["process_peak_bytes"] = record.process_peak_bytes ? Json(*record.process_peak_bytes) : Json();
+  json["test_block_losses"] = std::move(blocks);
+  return json;
+}
+
+RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
+  try {
+    const int version = json.at("schema_version").get<int>();
+    if (version != RunRecord::kSchemaVersion)
+      Fail("it has schema version {}; this program reads version {}", version, RunRecord::kSchemaVersion);
+    RunRecord record;
+    record.status = StatusFromName(json.at("status").get<std::string>());
+    record.error = Optional<std::string>(json, "error").value_or("");
+    record.started_at = json.value("started_at", "");
+    record.config = json.at("config");
+    record.norm_implementation = json.at("norm_implementation").get<std::string>();
+    record.data = json.at("data");
+    record.machine = MachineFromJson(json.at("machine"));
+    record.parameters = json.at("parameters").get<int64_t>();
+    record.norm_parameters = json.at("norm_parameters").get<int64_t>();
+    record.steps_done = json.at("steps_done").get<int64_t>();
+    record.tokens = json.at("tokens").get<int64_t>();
+    record.time_s = NumberFromJson(json.at("time_s"), "time_s");
+    record.tokens_per_s = OptionalNumberFromJson(json.at("tokens_per_s"), "tokens_per_s");
+    record.train_loss = OptionalNumberFromJson(json.at("train_loss"), "train_loss");
+    record.test_loss = OptionalNumberFromJson(json.at("test_loss"), "test_loss");
+    record.products_bound_s = OptionalNumberFromJson(json.at("products_bound_s"), "products_bound_s");
+    record.products_share = OptionalNumberFromJson(json.at("products_share"), "products_share");
+    record.peak_bytes = json.at("peak_bytes").get<size_t>();
+    record.process_peak_bytes = Optional<size_t>(json, "process_peak_bytes");
+    for (const Json& loss : json.at("test_block_losses"))
+      record.test_block_losses.push_back(NumberFromJson(loss, "test_block_losses"));
+    if (const Json& divergence = json.at("divergence"); !divergence.is_null())
+      record.divergence = Divergence{.step = divergence.at("step").get<int64_t>(),
+                                     .what = divergence.at("what").get<std::string>(),
+                                     .tensor = Optional<std::string>(divergence, "tensor"),
+                                     .value = NumberFromJson(divergence.at("value"), "value")};
+    return record;
+  } catch (const nlohmann::json::exception& e) {
+    Fail("{} is not a record of a run: {}; delete its folder to run it again", source, e.what());
+  } catch (const Error& e) {
+    Fail("{} cannot be used: {}; delete its folder to run it again", source, e.what());
+  }
+}
+
+std::optional<RunRecord> ReadRunRecord(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "run.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return RunRecordFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
+}
+
+}  // namespace normlab

@@ -1,0 +1,156 @@
+#include "normlab/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace normlab {
+namespace {
+
+// Micro-batches of one step, in sequences.
+Split CheckedSplit(const TrainConfig& config, const TokenSource& tokens) {
+  config.Validate();
+  CheckVocabulary(tokens, config.model.vocab_size);
+  return SplitTokens(tokens, {.window = config.Window(),
+                              .batch = config.batch,
+                              .held_out_fraction = config.held_out_fraction,
+                              .held_out_windows = config.held_out_windows});
+}
+
+double Sum(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum;
+}
+
+}  // namespace
+
+std::string Divergence::ToString() const {
+  std::string text = fmt::format("{} became {} at step {}", what, value, step + 1);
+  if (tensor) text += fmt::format("; first non-finite gradient: {}", *tensor);
+  return text;
+}
+
+Trainer::Trainer(Device& device, const TrainConfig& config, std::shared_ptr<const TokenSource> tokens)
+    : device_(device),
+      config_(config),
+      tokens_(std::move(tokens)),
+      split_(CheckedSplit(config, *tokens_)),
+      sampler_(tokens_, split_, config.batch, config.seed),
+      schedule_{.learning_rate = config.learning_rate,
+                .min_learning_rate = config.MinLearningRate(),
+                .warmup_steps = config.WarmupSteps(),
+                .steps = config.steps},
+      model_(device, config.model, config.init, {.micro_batch = config.MicroBatch(), .window = config.Window()}) {
+  const int64_t flat = model_.parameters().flat_elements();
+  moments_arena_ = Arena(device, [&](Arena::Planner& plan) {
+    m_ = plan.Take({flat}, device.compute_dtype());
+    v_ = plan.Take({flat}, device.compute_dtype());
+    norm_ = plan.Take({1}, DType::kF64);
+  });
+  device.Fill(m_, 0);
+  device.Fill(v_, 0);
+  model_.Initialize(config.seed);
+  const size_t tokens_at_a_time = static_cast<size_t>(config.MicroBatch() * config.Window());
+  inputs_.resize(tokens_at_a_time);
+  targets_.resize(tokens_at_a_time);
+  losses_.resize(tokens_at_a_time);
+}
+
+void Trainer::WarmUp() {
+  sampler_.Fill(next_step_, 0, config_.MicroBatch(), inputs_, targets_);
+  model_.LossesAndGradients(inputs_, targets_, 1.0, false, losses_);
+}
+
+StepResult Trainer::Step() {
+  const auto start = std::chrono::steady_clock::now();
+  StepResult result{.step = next_step_,
+                    .learning_rate = schedule_.At(next_step_),
+                    .tokens = config_.TokensPerStep()};
+
+  // Losses are summed over all targets of the step and divided once, so that the gradient is that of the whole
+  // batch however it is cut.
+  const double scale = 1.0 / static_cast<double>(config_.TokensPerStep());
+  double loss_sum = 0;
+  for (int64_t first = 0; first < config_.batch; first += config_.MicroBatch()) {
+    sampler_.Fill(next_step_, first, config_.MicroBatch(), inputs_, targets_);
+    model_.LossesAndGradients(inputs_, targets_, scale, first > 0, losses_);
+    loss_sum += Sum(losses_);
+  }
+  result.loss = loss_sum * scale;
+
+  double square = 0;
+  device_.SumSquares(model_.gradients(), norm_);
+  device_.ReadBack(norm_, {&square, 1});
+  result.gradient_norm = std::sqrt(square);
+
+  const bool loss_finite = std::isfinite(result.loss);
+  if (loss_finite && std::isfinite(result.gradient_norm)) {
+    const bool clip = config_.grad_clip > 0 && result.gradient_norm > config_.grad_clip;
+    device_.AdamW({.gradient = model_.gradients(),
+                   .decayed = model_.parameters().flat_decayed(),
+                   .step = next_step_ + 1,
+                   .learning_rate = result.learning_rate,
+                   .beta1 = config_.beta1,
+                   .beta2 = config_.beta2,
+                   .eps = config_.adam_eps,
+                   .weight_decay = config_.weight_decay,
+                   .gradient_scale = clip ? config_.grad_clip / result.gradient_norm : 1.0,
+                   .weight = model_.weights(),
+                   .m = m_,
+                   .v = v_});
+    ++next_step_;
+  } else {
+    result.divergence = Divergence{.step = next_step_,
+                                   .what = loss_finite ? "gradient norm" : "loss",
+                                   .tensor = FirstNonFiniteGradient(),
+                                   .value = loss_finite ? result.gradient_norm : result.loss};
+  }
+  result.time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::optional<std::string> Trainer::FirstNonFiniteGradient() {
+  for (const Parameter& parameter : model_.parameters().all()) {
+    double square = 0;
+    device_.SumSquares(model_.Gradient(parameter.name).Reshaped({parameter.elements()}), norm_);
+    device_.ReadBack(norm_, {&square, 1});
+    if (!std::isfinite(square)) return parameter.name;
+  }
+  return std::nullopt;
+}
+
+Evaluation Trainer::Evaluate(const std::function<void(double)>& progress) {
+  const int64_t windows = static_cast<int64_t>(split_.held_out_starts.size());
+  const int64_t T = config_.Window(), at_a_time = config_.MicroBatch();
+  Evaluation evaluation;
+  for (int64_t first = 0; first < windows; first += at_a_time) {
+    const int64_t count = std::min(at_a_time, windows - first);
+    // A last, smaller group leaves stale ids behind it; their targets are not counted.
+    std::fill(targets_.begin(), targets_.end(), -1);
+    const size_t used = static_cast<size_t>(count * T);
+    FillHeldOut(*tokens_, split_, first, count, std::span(inputs_).first(used), std::span(targets_).first(used));
+    model_.Losses(inputs_, targets_, losses_);
+    for (int64_t w = 0; w < count; ++w)
+      evaluation.block_losses.push_back(
+          Sum(std::span(losses_).subspan(static_cast<size_t>(w * T), static_cast<size_t>(T))) /
+          static_cast<double>(T));
+    if (progress) progress(static_cast<double>(first + count) / static_cast<double>(windows));
+  }
+  evaluation.loss = Sum(evaluation.block_losses) / static_cast<double>(windows);
+  return evaluation;
+}
+
+std::optional<double> Trainer::ProductsBound() {
+  if (products_bound_) return products_bound_;
+  double seconds = 0;
+  for (const Gpt::Product& product : model_.Products()) {
+    const auto alone = device_.FastestProductSeconds(product.shape);
+    if (!alone) return std::nullopt;
+    seconds += *alone * product.times;
+  }
+  products_bound_ = seconds * static_cast<double>(config_.batch / config_.MicroBatch());
+  return products_bound_;
+}
+
+}  // namespace normlab

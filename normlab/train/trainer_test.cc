@@ -1,0 +1,190 @@
+#include "normlab/train/trainer.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/testing/near.h"
+
+namespace normlab {
+namespace {
+
+std::shared_ptr<const TokenSource> Text() {
+  // A text with structure to learn: words in an order that a stream draws.
+  static const char* const kWords[] = {"in ", "the ", "beginning ", "god ", "created ", "heaven ", "and ", "earth "};
+  const RandomStream stream(3, "words");
+  std::vector<int32_t> ids;
+  for (uint64_t i = 0; ids.size() < 20'000; ++i)
+    for (const char* c = kWords[stream.Below(i, 8)]; *c != 0; ++c) ids.push_back(*c);
+  return TokensFromIds(std::move(ids), {.tokenizer = "bytes", .tokenizer_hash = "", .vocab_size = 256, .data_hash = ""});
+}
+
+TrainConfig SmallConfig() {
+  TrainConfig config;
+  for (const char* setting : {"emb_dim=32", "n_heads=2", "n_layers=2", "context_length=32", "batch=8", "steps=12"})
+    Set(config, setting);
+  config.Validate();
+  return config;
+}
+
+struct Result {
+  std::vector<double> losses, weights;
+};
+
+Result RunSteps(Trainer& trainer, Device& device, int64_t steps) {
+  Result result;
+  for (int64_t i = 0; i < steps; ++i) result.losses.push_back(trainer.Step().loss);
+  result.weights.resize(static_cast<size_t>(trainer.model().parameters().flat_elements()));
+  device.ReadBack(trainer.model().weights(), result.weights);
+  return result;
+}
+
+Result RunAlone(const TrainConfig& config, int threads) {
+  const auto device = MakeCpuDevice({.threads = threads});
+  Trainer trainer(*device, config, Text());
+  return RunSteps(trainer, *device, config.steps);
+}
+
+TEST(Trainer, ARepeatedRunGivesTheSameBits) {
+  const Result a = RunAlone(SmallConfig(), 2), b = RunAlone(SmallConfig(), 2);
+  EXPECT_TRUE(test::SameBits(a.losses, b.losses, "losses"));
+  EXPECT_TRUE(test::SameBits(a.weights, b.weights, "weights"));
+}
+
+TEST(Trainer, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const char* norm : {"fused_layernorm", "fused_rmsnorm", "handrolled_layernorm", "generic_rmsnorm", "no_norm"}) {
+    TrainConfig config = SmallConfig();
+    Set(config, std::string("norm_type=") + norm);
+    const Result one = RunAlone(config, 1);
+    for (const int threads : {2, 3, 5, 8}) {
+      const Result many = RunAlone(config, threads);
+      EXPECT_TRUE(test::SameBits(one.weights, many.weights, norm)) << threads << " threads";
+    }
+  }
+}
+
+TEST(Trainer, TwoVariantsThatTakeTurnsGetTheBitsOfSeparateRuns) {
+  TrainConfig first = SmallConfig(), second = SmallConfig();
+  Set(first, "norm_type=fused_layernorm");
+  Set(second, "norm_type=handrolled_rmsnorm");
+  Set(second, "emb_dim=48");
+  const Result want_first = RunAlone(first, 2), want_second = RunAlone(second, 2);
+  const auto device_a = MakeCpuDevice({.threads = 2}), device_b = MakeCpuDevice({.threads = 2});
+  Trainer a(*device_a, first, Text()), b(*device_b, second, Text());
+  Result got_first, got_second;
+  for (int i = 0; i < 12; ++i) {
+    got_first = RunSteps(a, *device_a, 1);
+    got_second = RunSteps(b, *device_b, 1);
+  }
+  EXPECT_TRUE(test::SameBits(got_first.weights, want_first.weights, "first"));
+  EXPECT_TRUE(test::SameBits(got_second.weights, want_second.weights, "second"));
+}
+
+TEST(Trainer, WarmingUpAndEvaluatingChangeNoBit) {
+  const Result want = RunAlone(SmallConfig(), 2);
+  const auto device = MakeCpuDevice({.threads = 2});
+  Trainer trainer(*device, SmallConfig(), Text());
+  trainer.WarmUp();
+  trainer.Evaluate();
+  RunSteps(trainer, *device, 5);
+  trainer.Evaluate();
+  trainer.WarmUp();
+  const Result got = RunSteps(trainer, *device, 7);
+  EXPECT_TRUE(test::SameBits(got.weights, want.weights, "weights"));
+}
+
+TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
+  TrainConfig config = SmallConfig();
+  Set(config, "steps=60");
+  Set(config, "learning_rate=0.01");
+  const auto device = MakeCpuDevice({.threads = 2});
+  Trainer trainer(*device, config, Text());
+  const double before = trainer.Evaluate().loss;
+  EXPECT_NEAR(before, std::log(256.0), 0.1);
+  double first = 0, last = 0;
+  for (int i = 0; i < 60; ++i) {
+    const StepResult step = trainer.Step();
+    if (i == 0) first = step.loss;
+    last = step.loss;
+  }
+  EXPECT_LT(last, 0.6 * first);
+  const Evaluation after = trainer.Evaluate();
+  EXPECT_LT(after.loss, 0.6 * before);
+  EXPECT_EQ(after.block_losses.size(), trainer.split().held_out_starts.size());
+}
+
+// The same batch in one piece or in four: the gradients differ by rounding alone, and Adam's first steps divide
+// them by their own size, so single weights may move by up to the learning rate where a gradient is near 0. The loss tells.
+TEST(Trainer, MicroBatchesTrainLikeTheWholeBatch) {
+  TrainConfig whole = SmallConfig(), parts = SmallConfig();
+  Set(whole, "micro_batch=8");
+  Set(parts, "micro_batch=2");
+  const Result a = RunAlone(whole, 2), b = RunAlone(parts, 2);
+  for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(b.losses[i], a.losses[i], 1e-5 * a.losses[i]) << i;
+}
+
+// T-11
+TEST(Trainer, ANonFiniteGradientStopsTheRunNamesTheTensorAndLeavesTheWeights) {
+  const auto device = MakeCpuDevice({.threads = 2});
+  Trainer trainer(*device, SmallConfig(), Text());
+  RunSteps(trainer, *device, 3);
+  // One infinite weight makes everything behind it non-finite.
+  const View weight = trainer.model().Weight("trf_blocks.1.ff.layers.0.weight");
+  std::vector<double> values(static_cast<size_t>(weight.elements()));
+  device->ReadBack(weight, values);
+  values[5] = INFINITY;
+  device->Upload(values, weight);
+  std::vector<double> before(static_cast<size_t>(trainer.model().parameters().flat_elements())), after(before);
+  device->ReadBack(trainer.model().weights(), before);
+  const StepResult step = trainer.Step();
+  ASSERT_TRUE(step.divergence.has_value());
+  EXPECT_EQ(step.divergence->step, 3);
+  EXPECT_FALSE(std::isfinite(step.loss));
+  ASSERT_TRUE(step.divergence->tensor.has_value());
+  EXPECT_NE(step.divergence->ToString().find(*step.divergence->tensor), std::string::npos);
+  device->ReadBack(trainer.model().weights(), after);
+  EXPECT_TRUE(test::SameBits(after, before, "weights"));
+  EXPECT_EQ(trainer.next_step(), 3);
+}
+
+// T-14: with a learning rate and no gradient, matrices shrink by 1 - lr * decay and 1-D tensors stay.
+TEST(Trainer, DecayShrinksMatricesAlone) {
+  for (const char* norm : {"fused_layernorm", "fused_rmsnorm"}) {
+    TrainConfig config = SmallConfig();
+    Set(config, std::string("norm_type=") + norm);
+    const auto device = MakeCpuDevice({.threads = 2});
+    Gpt model(*device, config.model, config.init, {.micro_batch = 1, .window = 8});
+    model.Initialize(1);
+    const int64_t flat = model.parameters().flat_elements();
+    Arena arena;
+    View m, v;
+    arena = Arena(*device, [&](Arena::Planner& plan) {
+      m = plan.Take({flat}, DType::kF32);
+      v = plan.Take({flat}, DType::kF32);
+    });
+    for (const View& view : {m, v, model.gradients()}) device->Fill(view, 0);
+    std::vector<double> before(static_cast<size_t>(flat)), after(before);
+    device->ReadBack(model.weights(), before);
+    device->AdamW({.gradient = model.gradients(),
+                   .decayed = model.parameters().flat_decayed(),
+                   .learning_rate = 1e-2,
+                   .weight_decay = 0.1,
+                   .weight = model.weights(),
+                   .m = m,
+                   .v = v});
+    device->ReadBack(model.weights(), after);
+    for (const Parameter& parameter : model.parameters().all()) {
+      for (int64_t i = parameter.offset; i < parameter.offset + parameter.elements(); ++i) {
+        const double w = before[static_cast<size_t>(i)];
+        const bool vector = parameter.shape.size() == 1;
+        const double want = vector ? w : 0.999 * w;
+        const double tolerance = vector ? 0 : 2 * test::kUnitF32 * std::abs(w);
+        ASSERT_NEAR(after[static_cast<size_t>(i)], want, tolerance) << parameter.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace normlab

@@ -58,7 +58,11 @@ TEST(ConfigKeys, AssignmentsSetEveryTypeOfKey) {
   EXPECT_EQ(Assigned(" kind = wood ").kind, "wood");
   EXPECT_EQ(Assigned("grill=5").grill, 5.0);
   EXPECT_EQ(Assigned("timer=5").timer, 5);
-  EXPECT_EQ(Assigned("timer=null").timer, std::nullopt);
+  Oven oven{.grill = 5.0, .timer = 5};
+  ApplyAssignment<Oven>(Keys(), oven, "timer=null");
+  ApplyAssignment<Oven>(Keys(), oven, "grill=null");
+  EXPECT_EQ(oven.timer, std::nullopt);
+  EXPECT_EQ(oven.grill, std::nullopt);
 }
 
 TEST(ConfigKeys, RefusalsNameKeyValueAndWhatIsAllowed) {

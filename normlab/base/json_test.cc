@@ -72,7 +72,8 @@ RC_GTEST_PROP(ToJson, EveryDoubleComesBackBitForBit, (uint64_t bits)) {
   RC_ASSERT((std::isnan(value) ? std::isnan(back) : std::bit_cast<uint64_t>(back) == bits));
   int digits = 0;
   const std::string text = DumpJson(json);
-  for (const char c : text.substr(0, text.find('e'))) digits += c >= '0' && c <= '9' ? 1 : 0;
+  for (const char c : text.substr(0, text.find('e')))  // leading zeros do not count
+    digits += c >= '0' && c <= '9' && (digits > 0 || c != '0') ? 1 : 0;
   RC_ASSERT((std::isnan(value) || digits <= 17));
 }
 

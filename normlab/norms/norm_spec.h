@@ -38,7 +38,7 @@ struct NormInfo {
 struct NormSpec {
   NormKind kind = NormKind::kLayerNorm;
   NormImplementation implementation = NormImplementation::kFastest;
-  double eps = 1e-5;
+  double eps = 1e-5;           // >= 0; with 0 an all-zero row gives 0 (or the bias), not 0/0
   bool gain = true;            // false: the kind's gain is left out
   bool bias = true;            // false: the kind's bias is left out
   double weight_offset = 0.0;  // the gain used is weight + weight_offset (1 where it is stored as 1 + g)

@@ -1,5 +1,5 @@
-// Which implementation of a norm runs on the CPU: an ordered list, the first that accepts wins, each refusal has a
-// reason. Nothing is cached: NORMLAB_FORCE_NORM is read at each call, so tests can change it.
+// Which implementation of a norm runs on the CPU: an ordered list, the first that accepts wins, each refusal
+// has a reason. Nothing is cached: NORMLAB_FORCE_NORM is read at each call, so tests can change it.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -43,7 +43,8 @@ NormImplementation ForcedImplementation() {
 
 std::span<const NormImplementationEntry* const> NormImplementationOrder() {
   // The generic body refuses nothing, so kFastest never comes as far as the hand-rolled form.
-  static const std::array<const NormImplementationEntry*, 3> order = {&FusedNorm(), &GenericNorm(), &HandrolledNorm()};
+  static const std::array<const NormImplementationEntry*, 3> order = {&FusedNorm(), &GenericNorm(),
+                                                                      &HandrolledNorm()};
   return order;
 }
 
@@ -56,7 +57,8 @@ const NormImplementationEntry& ResolveNorm(const NormSpec& spec, int64_t cols) {
     NL_CHECK(!"the generic norm refused");
   }
   const NormImplementationEntry* entry = FindEntry(wanted);
-  if (entry == nullptr) Refuse(spec, wanted, fmt::format("this build has no {} norms on the CPU", Name(wanted)));
+  if (entry == nullptr)
+    Refuse(spec, wanted, fmt::format("this build has no {} norms on the CPU", Name(wanted)));
   if (const auto refusal = entry->refuses(spec, cols)) Refuse(spec, wanted, *refusal);
   return *entry;
 }

@@ -1,16 +1,17 @@
 // The fused LayerNorm and RMSNorm, one instruction set at a time: runs of rows, forward and backward.
 //
-// A row needs two sweeps: one to gather its sums, one to write its result. The first sweep of row r + 1 and the
-// second of row r share one loop, so that loads and stores interleave as in a plain copy and the latency of
-// reduce, root and division hides behind the next row. One row at a time: one long stream per array is what the
-// hardware prefetchers like best.
+// A row needs two sweeps: one to gather its sums, one to write its result. The first sweep of row r + 1 and
+// the second of row r share one loop, so that loads and stores interleave as in a plain copy and the latency
+// of reduce, root and division hides behind the next row. One row at a time: one long stream per array is
+// what the hardware prefetchers like best.
 //
-// LayerNorm sums x - x[0] and its square in that one sweep. The shift removes the row's offset exactly, so a mean a
-// thousand times the spread costs no digits, and a row without spread has differences of exactly 0. Only a row whose
-// first element is an outlier of the row needs the exact second pass (VarianceAboutMean). That pass reads the row
-// out of the cache, and is kept out of line, because inlined it made the compiler spill the accumulators. (Shifting
-// by the mean of the first vector needs the second pass less often, but its reduction cost 25% at width 128.)
-// The mean is kept and saved relative to x[0]: an absolute mean would be rounded to the digits of the offset.
+// LayerNorm sums x - shift and its square in that one sweep, the shift being the mean of the row's first
+// vector. That removes the row's offset exactly, so a mean a thousand times the spread costs no digits, and
+// it leaves so little that the variance E[d^2] - E[d]^2 loses none either; only a row that begins more than a
+// standard deviation off its mean needs the exact second pass (VarianceAboutMean). That pass reads the row
+// out of the cache, and is kept out of line, because inlined it made the compiler spill the accumulators. The
+// mean is saved relative to x[0], which backward finds again: an absolute mean would be rounded to the
+// offset's digits.
 
 #if defined(NORMLAB_KERNELS_CPU_NORM_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMLAB_KERNELS_CPU_NORM_FUSED_INL_H_
@@ -31,9 +32,9 @@ HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
-// 2 KB ahead: 1 to 4 KB measured equal, without it 5-30% slower from memory. Outputs too: the line must be fetched
-// before it is overwritten, and on Intel (480 MB L3, one core, 2048x768) that alone took forward from 0.86 to 1.05
-// of the stream.
+// 2 KB ahead: 1 to 4 KB measured equal, without it 5-30% slower from memory. Outputs too: the line must be
+// fetched before it is overwritten, and on Intel (480 MB L3, one core, 2048x768) that alone took forward from
+// 0.86 to 1.05 of the stream.
 constexpr int64_t kPrefetchFloats = 512;
 
 HWY_INLINE void PrefetchAhead(const float* from, int64_t floats) {
@@ -46,9 +47,9 @@ HWY_INLINE float InverseRoot(float v) { return v == 0.0f ? 0.0f : 1.0f / std::sq
 
 // What turns x into (x - mean) / std or x / rms.
 struct RowScale {
-  float shift = 0;   // x[0]; unused by RMSNorm
-  float mean = 0;    // relative to shift; unused by RMSNorm
-  float inv = 0;     // inv_std or inv_rms
+  float shift = 0;  // near the mean (forward) or x[0] (backward); unused by RMSNorm
+  float mean = 0;   // relative to shift; unused by RMSNorm
+  float inv = 0;    // inv_std or inv_rms
 };
 
 // The same in registers.
@@ -71,7 +72,7 @@ class FusedForward {
         gain_(gain),
         bias_(bias),
         inv_cols_(1.0f / static_cast<float>(rows.cols)),
-        guard_((4.0f + std::sqrt(static_cast<float>(rows.cols))) / 3.0f) {}
+        inv_first_(1.0f / static_cast<float>(std::min(rows.cols, VectorLanes()))) {}
 
   void Run(int64_t begin, int64_t end) const {
     if (begin == end) return;
@@ -92,7 +93,7 @@ class FusedForward {
     float* y = kWrite ? rows_.y.Row(current) : nullptr;
 
     RowScale next_scale;
-    if constexpr (kRead && kCenter) next_scale.shift = kResidual ? x[0] + residual[0] : x[0];
+    if constexpr (kRead && kCenter) next_scale.shift = MeanOfFirstVector(x, residual);
     const Vec shift = Splat(next_scale.shift);
     const Standardizer<kCenter> standardize(current_scale);
     Sums sums, squares;
@@ -128,22 +129,35 @@ class FusedForward {
     return next_scale;
   }
 
+  // Taken about x[0], so that a row without spread has differences of exactly 0.
+  HWY_INLINE float MeanOfFirstVector(const float* x, const float* residual) const {
+    const float first = kResidual ? x[0] + residual[0] : x[0];
+    const auto mean = [&](auto part) NORMLAB_INLINE_BODY {
+      Vec v = Load(x, part);
+      if constexpr (kResidual) v = hn::Add(v, Load(residual, part));
+      return first + SumLanes(InRow(hn::Sub(v, Splat(first)), part)) * inv_first_;
+    };
+    return rows_.cols >= VectorLanes() ? mean(Whole()) : mean(Tail(rows_.cols));
+  }
+
   HWY_INLINE void Finish(int64_t row, float sum, float square, RowScale& scale) const {
-    float* saved = rows_.saved;
     float mean_square = square * inv_cols_;
     if constexpr (kCenter) {
       scale.mean = sum * inv_cols_;
       const float variance = mean_square - scale.mean * scale.mean;
       mean_square = variance;
-      if (scale.mean * scale.mean > guard_ * variance) [[unlikely]] mean_square = VarianceAboutMean(row, scale);
-      scale.inv = InverseRoot(mean_square + rows_.eps);
-      if (saved != nullptr) {
-        saved[2 * row] = scale.mean;
-        saved[2 * row + 1] = scale.inv;
-      }
+      if (scale.mean * scale.mean > variance) [[unlikely]]
+        mean_square = VarianceAboutMean(row, scale);
+    }
+    scale.inv = InverseRoot(mean_square + rows_.eps);
+    if (rows_.saved == nullptr) return;
+    if constexpr (kCenter) {
+      float first = kSum ? rows_.sum.Row(row)[0] : rows_.x.Row(row)[0];
+      if constexpr (kResidual && !kSum) first += rows_.residual.Row(row)[0];
+      rows_.saved[2 * row] = (scale.shift - first) + scale.mean;
+      rows_.saved[2 * row + 1] = scale.inv;
     } else {
-      scale.inv = InverseRoot(mean_square + rows_.eps);
-      if (saved != nullptr) saved[row] = scale.inv;
+      rows_.saved[row] = scale.inv;
     }
   }
 
@@ -169,20 +183,21 @@ class FusedForward {
 
   const NormForwardRows& rows_;
   const float *gain_, *bias_;
-  float inv_cols_;
-  // E[d^2] - E[d]^2 loses a factor 1 + E[d]^2 / variance. Up to this ratio the loss stays within about half of the
-  // tolerance, which grows with 4 + sqrt(cols); 1 Gaussian row in 40 (width 128) or 800 (768) is beyond.
-  float guard_;
+  float inv_cols_, inv_first_;  // 1 / width of the row, of its first vector
 };
 
-// Gradients of a run of rows. With xhat the standardized row and g = dy * gain, the first sweep gathers sum(g * xhat)
-// and sum(g) and adds dy * xhat and dy to the parameter gradients: one product serves both. The second writes
-// dx = inv * (g - mean(g) - xhat * mean(g * xhat)).
+// Gradients of a run of rows. With xhat the standardized row and g = dy * gain, the first sweep gathers sum(g
+// * xhat) and sum(g) and adds dy * xhat and dy to the parameter gradients: one product serves both. The
+// second writes dx = inv * (g - mean(g) - xhat * mean(g * xhat)).
 template <bool kCenter, bool kAccumulate>
 class FusedBackward {
  public:
   FusedBackward(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias)
-      : rows_(rows), gain_(gain), dgain_(dgain), dbias_(dbias), inv_cols_(1.0f / static_cast<float>(rows.cols)) {}
+      : rows_(rows),
+        gain_(gain),
+        dgain_(dgain),
+        dbias_(dbias),
+        inv_cols_(1.0f / static_cast<float>(rows.cols)) {}
 
   void Run(int64_t begin, int64_t end) const {
     if (begin == end) return;

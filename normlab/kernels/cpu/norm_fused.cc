@@ -1,12 +1,12 @@
 // LayerNorm, RMSNorm and the identity in one pass over memory, on every instruction set that Highway offers.
 //   forward   1 read + 1 write of x; with a residual 2 reads + 2 writes (1 write where the sum is not wanted)
 //   backward  2 reads + 1 write; with accumulate_dx dx is read and written in place
-// Rows are read twice, the second time out of the cache. Statistics and gradients are fp32. The rows' arithmetic
-// does not depend on the other rows, nor on alignment; NaN and infinity stay in their row (and in the parameter
-// gradients). eps = 0: a row without spread (LayerNorm) or of zeros (RMSNorm) gives xhat = 0 and dx = 0.
-// Saved per row: LayerNorm mean - x[0] and inv_std; RMSNorm inv_rms; the identity nothing.
-// Parameter gradients: NormPartials() partial sums in scratch, added in order. Accuracy: fused LayerNorm stays
-// within a few units in the last place of each row's scale for means up to 10^4 standard deviations.
+// Rows are read twice, the second time out of the cache. Statistics and gradients are fp32. The rows'
+// arithmetic does not depend on the other rows, nor on alignment; NaN and infinity stay in their row (and in
+// the parameter gradients). eps = 0: a row without spread (LayerNorm) or of zeros (RMSNorm) gives xhat = 0
+// and dx = 0. Saved per row: LayerNorm mean - x[0] and inv_std; RMSNorm inv_rms; the identity nothing.
+// Parameter gradients: NormPartials() partial sums in scratch, added in order. Accuracy: fused LayerNorm
+// stays within a few units in the last place of each row's scale for means up to 10^4 standard deviations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_fused.cc"
 #include <hwy/foreach_target.h>
@@ -25,26 +25,28 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
 template <bool kCenter>
-void FusedForwardOf(const NormForwardRows& rows, const float* gain, const float* bias, int64_t begin, int64_t end) {
+void FusedForwardOf(const NormForwardRows& rows, const float* gain, const float* bias, int64_t begin,
+                    int64_t end) {
   if (!rows.residual) return FusedForward<kCenter, false, false>(rows, gain, bias).Run(begin, end);
   if (!rows.sum) return FusedForward<kCenter, true, false>(rows, gain, bias).Run(begin, end);
   return FusedForward<kCenter, true, true>(rows, gain, bias).Run(begin, end);
 }
 
-void FusedForwardRows(const NormForwardRows& rows, bool center, const float* gain, const float* bias, int64_t begin,
-                      int64_t end) {
-  center ? FusedForwardOf<true>(rows, gain, bias, begin, end) : FusedForwardOf<false>(rows, gain, bias, begin, end);
+void FusedForwardRows(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
+                      int64_t begin, int64_t end) {
+  center ? FusedForwardOf<true>(rows, gain, bias, begin, end)
+         : FusedForwardOf<false>(rows, gain, bias, begin, end);
 }
 
 template <bool kCenter>
-void FusedBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias, int64_t begin,
-                     int64_t end) {
+void FusedBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias,
+                     int64_t begin, int64_t end) {
   if (rows.accumulate_dx) return FusedBackward<kCenter, true>(rows, gain, dgain, dbias).Run(begin, end);
   return FusedBackward<kCenter, false>(rows, gain, dgain, dbias).Run(begin, end);
 }
 
-void FusedBackwardRows(const NormBackwardRows& rows, bool center, const float* gain, float* dgain, float* dbias,
-                       int64_t begin, int64_t end) {
+void FusedBackwardRows(const NormBackwardRows& rows, bool center, const float* gain, float* dgain,
+                       float* dbias, int64_t begin, int64_t end) {
   center ? FusedBackwardOf<true>(rows, gain, dgain, dbias, begin, end)
          : FusedBackwardOf<false>(rows, gain, dgain, dbias, begin, end);
 }

@@ -1,8 +1,8 @@
-// The bodies of norms/, row by row: what every norm has before anyone writes a kernel for it, and what remains where
-// a kernel refuses. Takes any kind, width and row stride.
-// A residual is added into `sum` first, or into a row of scratch where the sum is not wanted. Saves what the body
-// saves, in fp32. Parameter gradients: NormPartials() partial sums in scratch, added in order. The same bits for any
-// number of threads and on every instruction set (no contraction into FMA, one order of addition).
+// The bodies of norms/, row by row: what every norm has before anyone writes a kernel for it, and what
+// remains where a kernel refuses. Takes any kind, width and row stride. A residual is added into `sum` first,
+// or into a row of scratch where the sum is not wanted. Saves what the body saves, in fp32. Parameter
+// gradients: NormPartials() partial sums in scratch, added in order. The same bits for any number of threads
+// and on every instruction set (no contraction into FMA, one order of addition).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_generic.cc"
 #include <hwy/foreach_target.h>
@@ -20,11 +20,12 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows [begin, end). `sum_row` is a row of scratch, used where there is a residual but no matrix for the sum.
-void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const float* gain, const float* bias,
-                        float* sum_row, int64_t begin, int64_t end) {
+void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const float* gain,
+                        const float* bias, float* sum_row, int64_t begin, int64_t end) {
   AllNorms::Visit(info.kind, [&](auto norm) {
     for (int64_t r = begin; r < end; ++r) {
-      GenericRowMemory memory{.cols = rows.cols, .x = rows.x.Row(r), .gain = gain, .bias = bias, .y = rows.y.Row(r)};
+      GenericRowMemory memory{
+          .cols = rows.cols, .x = rows.x.Row(r), .gain = gain, .bias = bias, .y = rows.y.Row(r)};
       if (rows.saved != nullptr) memory.saved = rows.saved + r * info.saved_per_row;
       if (rows.residual) {
         const float *x = memory.x, *residual = rows.residual.Row(r);
@@ -40,18 +41,19 @@ void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const
 }
 
 template <bool kAccumulateDx, class Norm>
-void GenericBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias, int64_t begin,
-                       int64_t end) {
+void GenericBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias,
+                       int64_t begin, int64_t end) {
   constexpr int kSaved = Norm::kInfo.saved_per_row;
   for (int64_t r = begin; r < end; ++r) {
-    GenericRow<kAccumulateDx> row({.cols = rows.cols,
-                                   .x = rows.x ? rows.x.Row(r) : nullptr,
-                                   .gain = gain,
-                                   .saved = kSaved > 0 ? const_cast<float*>(rows.saved) + r * kSaved : nullptr,
-                                   .dy = rows.dy.Row(r),
-                                   .dx = rows.dx.Row(r),
-                                   .dgain = dgain,
-                                   .dbias = dbias});
+    GenericRow<kAccumulateDx> row(
+        {.cols = rows.cols,
+         .x = rows.x ? rows.x.Row(r) : nullptr,
+         .gain = gain,
+         .saved = kSaved > 0 ? const_cast<float*>(rows.saved) + r * kSaved : nullptr,
+         .dy = rows.dy.Row(r),
+         .dx = rows.dx.Row(r),
+         .dgain = dgain,
+         .dbias = dbias});
     Norm::Backward(row, NormNumbers<float>{.eps = rows.eps});
   }
 }

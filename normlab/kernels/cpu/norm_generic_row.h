@@ -1,9 +1,9 @@
 #pragma once
-// The Row of norms/row.h over fp32 rows in memory. Everything here is baseline code that must be inlined into the
-// per-target driver in norm_generic.cc, whose instruction set the plain loops then use.
+// The Row of norms/row.h over fp32 rows in memory. Everything here is baseline code that must be inlined into
+// the per-target driver in norm_generic.cc, whose instruction set the plain loops then use.
 //
-// Sum keeps 16 partial sums, column c in lane c % 16, and adds them as a tree: it vectorizes without fast-math and
-// has one order of addition on every instruction set.
+// Sum keeps 16 partial sums, column c in lane c % 16, and adds them as a tree: it vectorizes without
+// fast-math and has one order of addition on every instruction set.
 
 #include <cmath>
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace normlab::cpu {
 
-// What a row body may touch. Gain and bias are always there (ones and zeros where the norm has none), and so are
-// the sums of their gradients.
+// What a row body may touch. Gain and bias are always there (ones and zeros where the norm has none), and so
+// are the sums of their gradients.
 struct GenericRowMemory {
   int64_t cols = 0;
   const float* x = nullptr;
   const float *gain = nullptr, *bias = nullptr;
-  float* y = nullptr;              // forward
-  float* saved = nullptr;          // written by forward, read by backward; null in a forward that saves nothing
-  const float* dy = nullptr;       // backward
+  float* y = nullptr;         // forward
+  float* saved = nullptr;     // written by forward, read by backward; null in a forward that saves nothing
+  const float* dy = nullptr;  // backward
   float *dx = nullptr, *dgain = nullptr, *dbias = nullptr;
 };
 

@@ -1,11 +1,12 @@
-// Runs the hand-rolled programs of norm_handrolled.h: one vectorized, threaded loop over memory per pass, nothing
-// fused, no look-ahead across passes. Slow on purpose, but not by neglect: it is what a formula written out costs in
-// an eager framework whose operations are good and whose allocator always has a warm block at hand.
+// Runs the hand-rolled programs of norm_handrolled.h: one vectorized, threaded loop over memory per pass,
+// nothing fused, no look-ahead across passes. Slow on purpose, but not by neglect: it is what a formula
+// written out costs in an eager framework whose operations are good and whose allocator always has a warm
+// block at hand.
 //
 // Saved for backward, flat: LayerNorm x - mean, norm_x [rows, cols] and std [rows]; RMSNorm x / rms and rms.
-// Temporaries come from scratch: up to 5 matrices. Where the spec leaves out the gain or the bias, their passes run
-// on ones and zeros: the article's classes have both. eps = 0: the root of 0 counts as infinite, so a row without
-// spread gives 0 and no NaN. Column sums: NormPartials() partial sums, added in order.
+// Temporaries come from scratch: up to 5 matrices. Where the spec leaves out the gain or the bias, their
+// passes run on ones and zeros: the article's classes have both. eps = 0: the root of 0 counts as infinite,
+// so a row without spread gives 0 and no NaN. Column sums: NormPartials() partial sums, added in order.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_handrolled.cc"
 #include <hwy/foreach_target.h>
@@ -31,8 +32,8 @@ namespace normlab::cpu {
 struct BoundPass {
   PassKind kind;
   int64_t cols;
-  Rows<const float> a, b;          // matrices
-  const float *a_row, *b_row;      // one value per row, else null
+  Rows<const float> a, b;      // matrices
+  const float *a_row, *b_row;  // one value per row, else null
   Rows<float> to;
   float* to_row;
 };
@@ -72,9 +73,8 @@ HWY_INLINE float RowSum(const BoundPass& pass, int64_t r, Op op) {
   Sums sums;
   ForEachVector(
       pass.cols, [](int64_t, int64_t) NORMLAB_INLINE_BODY {},
-      [&](int64_t c, auto part, int u) NORMLAB_INLINE_BODY {
-        sums[u] = hn::Add(sums[u], InRow(op(Load(a + c, part)), part));
-      });
+      [&](int64_t c, auto part, int u)
+          NORMLAB_INLINE_BODY { sums[u] = hn::Add(sums[u], InRow(op(Load(a + c, part)), part)); });
   return sums.Total();
 }
 
@@ -134,7 +134,8 @@ void HandrolledPassRows(const BoundPass& pass, int64_t begin, int64_t end) {
     case PassKind::kRowAddEps:
     case PassKind::kRowRoot:
     case PassKind::kRowRootGradient:
-    case PassKind::kRowTwiceMean: return;  // no matrix: the runner does these itself
+    case PassKind::kRowTwiceMean:
+      return;  // no matrix: the runner does these itself
   }
 }
 
@@ -162,12 +163,18 @@ SavedLayout SavedOf(NormKind kind, int64_t rows, int64_t cols) {
 class Runner {
  public:
   Runner(CpuContext& context, int64_t rows, int64_t cols, std::vector<PassCount>* counts)
-      : threads_(context.threads()), rows_(rows), cols_(cols), partials_(NormPartials(rows, cols)), counts_(counts) {
+      : threads_(context.threads()),
+        rows_(rows),
+        cols_(cols),
+        partials_(NormPartials(rows, cols)),
+        counts_(counts) {
     // Scratch: 5 temporaries, 4 vectors over rows, 2 over columns, the partial sums.
-    const int64_t matrix = PaddedCols(rows * cols), row_vector = PaddedCols(rows), col_vector = PaddedCols(cols);
+    const int64_t matrix = PaddedCols(rows * cols), row_vector = PaddedCols(rows),
+                  col_vector = PaddedCols(cols);
     float* at = context.Scratch(
         static_cast<size_t>(5 * matrix + 4 * row_vector + 2 * col_vector + 2 * partials_ * col_vector));
-    for (const Operand temp : {Operand::kTemp0, Operand::kTemp1, Operand::kTemp2, Operand::kTemp3, Operand::kTemp4})
+    for (const Operand temp :
+         {Operand::kTemp0, Operand::kTemp1, Operand::kTemp2, Operand::kTemp3, Operand::kTemp4})
       at = Bind(temp, {at, cols}) + matrix;
     for (const Operand row : {Operand::kRowStd, Operand::kRow0, Operand::kRow1, Operand::kRow2})
       at = Bind(row, {at, 1}) + row_vector;
@@ -217,14 +224,26 @@ class Runner {
  private:
   void Execute(const Pass& pass) {
     if (IsPerRow(pass.a) && IsPerRow(pass.to)) return ExecuteOnRowValues(pass);
-    BoundPass bound{.kind = pass.kind, .cols = cols_, .a = {}, .b = {}, .a_row = nullptr, .b_row = nullptr, .to = {},
+    BoundPass bound{.kind = pass.kind,
+                    .cols = cols_,
+                    .a = {},
+                    .b = {},
+                    .a_row = nullptr,
+                    .b_row = nullptr,
+                    .to = {},
                     .to_row = nullptr};
-    if (IsPerRow(pass.a)) bound.a_row = At(pass.a).data;
-    else bound.a = {At(pass.a).data, At(pass.a).stride};
-    if (IsPerRow(pass.b)) bound.b_row = At(pass.b).data;
-    else if (pass.b != Operand::kNothing) bound.b = {At(pass.b).data, At(pass.b).stride};
-    if (IsPerRow(pass.to)) bound.to_row = At(pass.to).data;
-    else bound.to = At(pass.to);
+    if (IsPerRow(pass.a))
+      bound.a_row = At(pass.a).data;
+    else
+      bound.a = {At(pass.a).data, At(pass.a).stride};
+    if (IsPerRow(pass.b))
+      bound.b_row = At(pass.b).data;
+    else if (pass.b != Operand::kNothing)
+      bound.b = {At(pass.b).data, At(pass.b).stride};
+    if (IsPerRow(pass.to))
+      bound.to_row = At(pass.to).data;
+    else
+      bound.to = At(pass.to);
     if (pass.kind == PassKind::kCopy && bound.a.data == bound.to.data) return;  // the same tensor
 
     const bool column_sum = pass.kind == PassKind::kColumnSum;
@@ -246,13 +265,20 @@ class Runner {
     const float two_over_cols = 2.0f / static_cast<float>(cols_);
     for (int64_t r = 0; r < rows_; ++r) {
       switch (pass.kind) {
-        case PassKind::kRowAddEps: to[r] = a[r] + eps_; break;
+        case PassKind::kRowAddEps:
+          to[r] = a[r] + eps_;
+          break;
         case PassKind::kRowRoot:
           to[r] = a[r] == 0.0f ? std::numeric_limits<float>::infinity() : std::sqrt(a[r]);
           break;
-        case PassKind::kRowRootGradient: to[r] = a[r] / (2.0f * b[r]); break;
-        case PassKind::kRowTwiceMean: to[r] = a[r] * two_over_cols; break;
-        default: NL_CHECK(!"a pass over row values that the runner does not know");
+        case PassKind::kRowRootGradient:
+          to[r] = a[r] / (2.0f * b[r]);
+          break;
+        case PassKind::kRowTwiceMean:
+          to[r] = a[r] * two_over_cols;
+          break;
+        default:
+          NL_CHECK(!"a pass over row values that the runner does not know");
       }
     }
     if (counts_ != nullptr) counts_->push_back({.name = pass.name});
@@ -261,7 +287,9 @@ class Runner {
   // From the memory that the loops were given: a bound matrix with rows of its own is read or written once.
   void Count(const Pass& pass, const BoundPass& bound) {
     if (counts_ == nullptr) return;
-    const auto moved = [&](const auto& matrix) { return matrix && matrix.stride != 0 ? rows_ * cols_ : int64_t{0}; };
+    const auto moved = [&](const auto& matrix) {
+      return matrix && matrix.stride != 0 ? rows_ * cols_ : int64_t{0};
+    };
     counts_->push_back({.name = pass.name,
                         .elements_read = moved(bound.a) + moved(bound.b),
                         .elements_written = moved(bound.to)});

@@ -1,6 +1,7 @@
 #pragma once
-// The hand-rolled norms as programs: the list of passes that an eager framework with automatic differentiation makes
-// of the article's own classes, which the runner in norm_handrolled.cc executes as it stands.
+// The hand-rolled norms as programs: the list of passes that an eager framework with automatic
+// differentiation makes of the article's own classes, which the runner in norm_handrolled.cc executes as it
+// stands.
 //
 //   LayerNorm: mean = x.mean(-1, keepdim); var = x.var(-1, keepdim, unbiased=False)
 //              norm_x = (x - mean) / sqrt(var + eps);  return scale * norm_x + shift
@@ -23,29 +24,60 @@ namespace normlab::cpu {
 enum class Operand : uint8_t {
   kNothing,
   // of the caller
-  kX, kResidual, kInput, kY, kDy, kDx,   // kInput: what is normalized, x or residual + x
-  kGradient,                             // the gradient of the norm alone: dx, or a temporary to be added to it
+  kX,
+  kResidual,
+  kInput,  // what is normalized: x, or residual + x
+  kY,
+  kDy,
+  kDx,
+  kGradient,  // the gradient of the norm alone: dx, or a temporary to be added to it
   // saved for backward
-  kCentered, kNormalized,
+  kCentered,
+  kNormalized,
   // temporaries, reused once nothing refers to them, as a caching allocator does
-  kTemp0, kTemp1, kTemp2, kTemp3, kTemp4,
+  kTemp0,
+  kTemp1,
+  kTemp2,
+  kTemp3,
+  kTemp4,
   // per row
-  kRowStd, kRow0, kRow1, kRow2,          // kRowStd is saved: the root, std or rms
+  kRowStd,  // saved: the root, std or rms
+  kRow0,
+  kRow1,
+  kRow2,
   // per column
-  kScale, kShift, kDscale, kDshift,
+  kScale,
+  kShift,
+  kDscale,
+  kDshift,
 };
 
 constexpr bool IsMatrix(Operand o) { return o > Operand::kNothing && o <= Operand::kTemp4; }
 constexpr bool IsPerRow(Operand o) { return o >= Operand::kRowStd && o <= Operand::kRow2; }
 
 enum class PassKind : uint8_t {
-  kAdd, kSubtract, kMultiply, kDivide,           // to = a op b; b a matrix, per row or per column
-  kNegate, kSquare, kTwice, kCopy,               // to = op a
-  kSpread,                                       // to[r, c] = a[r] / cols
-  kRowMean, kRowVariance, kRowSum,               // to[r] = op a[r, :]
-  kColumnSum,                                    // to[c] = sum of a[:, c]
-  kRowAddEps, kRowRoot, kRowRootGradient,        // to[r] = a[r] + eps; sqrt(a[r]); a[r] / (2 b[r])
-  kRowTwiceMean,                                 // to[r] = a[r] * 2 / cols
+  // to = a op b; b is a matrix, one value per row or one per column
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  // to = op a
+  kNegate,
+  kSquare,
+  kTwice,
+  kCopy,
+  kSpread,  // to[r, c] = a[r] / cols
+  // to[r] = op a[r, :]
+  kRowMean,
+  kRowVariance,
+  kRowSum,
+  // to[c] = sum of a[:, c]
+  kColumnSum,
+  // from row values to row values
+  kRowAddEps,        // a + eps
+  kRowRoot,          // sqrt(a)
+  kRowRootGradient,  // a / (2 b)
+  kRowTwiceMean,     // a * 2 / cols
 };
 
 enum class PassWhen : uint8_t { kAlways, kWithResidual, kAccumulating };
@@ -68,7 +100,9 @@ struct PassCount {
 };
 
 // The entry's functions with a count of every pass that ran, for the test that holds the list against it.
-void HandrolledForward(CpuContext& context, const NormForwardArgs& args, std::vector<PassCount>* counts = nullptr);
-void HandrolledBackward(CpuContext& context, const NormBackwardArgs& args, std::vector<PassCount>* counts = nullptr);
+void HandrolledForward(CpuContext& context, const NormForwardArgs& args,
+                       std::vector<PassCount>* counts = nullptr);
+void HandrolledBackward(CpuContext& context, const NormBackwardArgs& args,
+                        std::vector<PassCount>* counts = nullptr);
 
 }  // namespace normlab::cpu

@@ -5,7 +5,8 @@
 //   rmsnorm              4 reads + 3 writes   17 reads + 12 writes
 //   residual addition    2 reads + 1 write    2 reads + 1 write (the gradient sum, accumulate_dx)
 //
-// Backward follows PyTorch's autograd (tools/autograd/derivatives.yaml, FunctionsManual.cpp) formula by formula:
+// Backward follows PyTorch's autograd (tools/autograd/derivatives.yaml, FunctionsManual.cpp) formula by
+// formula:
 //   a * b     grad * b, grad * a; then a sum to the shape of the smaller operand
 //   a / b     grad / b for a;  -grad * ((a / b) / b) for b: four operations and a sum
 //   a - b     grad for a (no operation);  -grad for b, and a sum
@@ -13,8 +14,8 @@
 //   mean      grad spread over the row, divided by its length
 //   var       (2 / n) * grad * (x - x.mean()): the mean is taken again
 //   x ** 2    grad * (2 * x.pow(1)), where pow(1) is a copy
-// and x, used several times, gets its gradients added one by one. Nodes run in the engine's order: latest first.
-// Saved: layernorm x - mean, norm_x and std; rmsnorm x / rms and rms (x itself is the caller's).
+// and x, used several times, gets its gradients added one by one. Nodes run in the engine's order: latest
+// first. Saved: layernorm x - mean, norm_x and std; rmsnorm x / rms and rms (x itself is the caller's).
 #include "normlab/kernels/cpu/norm_handrolled.h"
 
 namespace normlab::cpu {
@@ -91,7 +92,8 @@ constexpr Pass kRmsNormBackward[] = {
     kAddGradient,
 };
 
-// The identity module returns its input: the copies only run where the caller gave memory of its own for the result.
+// The identity module returns its input: the copies only run where the caller gave memory of its own for the
+// result.
 constexpr Pass kIdentityForward[] = {
     kAddResidual,
     {"y = x", K::kCopy, kInput, kNothing, kY, 1, 1},
@@ -126,7 +128,8 @@ static_assert(TotalIs(kRmsNormForward, 4, 3) && TotalIs(kRmsNormBackward, 17, 12
 }  // namespace
 
 std::span<const Pass> HandrolledPasses(NormKind kind, bool backward) {
-  if (kind == NormKind::kLayerNorm) return backward ? std::span<const Pass>(kLayerNormBackward) : kLayerNormForward;
+  if (kind == NormKind::kLayerNorm)
+    return backward ? std::span<const Pass>(kLayerNormBackward) : kLayerNormForward;
   if (kind == NormKind::kRmsNorm) return backward ? std::span<const Pass>(kRmsNormBackward) : kRmsNormForward;
   if (kind == NormKind::kNone) return backward ? std::span<const Pass>(kIdentityBackward) : kIdentityForward;
   return {};

@@ -61,8 +61,8 @@ const float* EffectiveBias(const float* bias, int64_t cols, float* own) {
 }
 
 void ParameterPartials::AddTo(int threads, const NormBackwardRows& rows) const {
-  // Column by column the order of addition is fixed, so the columns may be cut freely. The partial sums are still in
-  // the cache and adding is all there is to do, so it takes more of them to be worth a thread.
+  // Column by column the order of addition is fixed, so the columns may be cut freely. The partial sums are
+  // still in the cache and adding is all there is to do, so it takes more of them to be worth a thread.
   constexpr int64_t kBlock = 64;
   const int64_t blocks = (cols_ + kBlock - 1) / kBlock;
   const int64_t cuts = chunks_ * cols_ < 8 * kElementsWorthAThread ? 1 : std::min<int64_t>(threads, blocks);

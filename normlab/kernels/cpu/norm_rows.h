@@ -2,9 +2,9 @@
 // What the norm implementations of the CPU share: the arguments as plain pointers and strides (the device has
 // checked them), the cut of the work into chunks, and the fixed partial sums of the parameter gradients.
 //
-// Rows are independent of each other, so everything per row may be cut as the threads fall. Sums over rows are
-// not: they go through NormPartials(rows, cols) partial sums, a number that depends on the shape alone, added in
-// order; so every number of threads gives the same bits.
+// Rows are independent of each other, so everything per row may be cut as the threads fall. Sums over rows
+// are not: they go through NormPartials(rows, cols) partial sums, a number that depends on the shape alone,
+// added in order; so every number of threads gives the same bits.
 
 #include <algorithm>
 #include <cstdint>
@@ -45,10 +45,11 @@ struct NormBackwardRows {
   bool accumulate_dx = false, accumulate_dparams = false;
 };
 
-NormForwardRows RowsOf(const NormForwardArgs& args);    // norm_rows.cc
+NormForwardRows RowsOf(const NormForwardArgs& args);  // norm_rows.cc
 NormBackwardRows RowsOf(const NormBackwardArgs& args);
 
-// Work below this many elements is done by the caller alone: waking a thread costs about as long as norming them.
+// Work below this many elements is done by the caller alone: waking a thread costs about as long as norming
+// them.
 inline constexpr int64_t kElementsWorthAThread = 16 * 1024;
 
 // Chunks for work whose rows are independent: one per thread, or one in all where there is little to do.
@@ -57,8 +58,8 @@ inline int64_t RowChunks(int threads, int64_t rows, int64_t cols) {
   return std::min<int64_t>(threads, rows);
 }
 
-// Partial sums over rows. At least 64 rows each, so that writing and adding them stays near 1% of the traffic, and
-// at most 64, which bounds the scratch memory.
+// Partial sums over rows. At least 64 rows each, so that writing and adding them stays near 1% of the
+// traffic, and at most 64, which bounds the scratch memory.
 inline int64_t NormPartials(int64_t rows, int64_t cols) {
   if (rows * cols < kElementsWorthAThread) return 1;
   return std::clamp<int64_t>(rows / 64, 1, 64);
@@ -70,9 +71,10 @@ inline int64_t ChunkBegin(int64_t rows, int64_t chunks, int64_t chunk) { return 
 // Floats from one row of partial sums to the next: whole cache lines, so that chunks share none.
 inline int64_t PaddedCols(int64_t cols) { return (cols + 15) / 16 * 16; }
 
-// The gain as the kernels read it, weight + offset or 1; copied to `own` only where it is not stored like that.
+// The gain as the kernels read it, weight + offset or 1; copied to `own` only where it is not stored like
+// that.
 inline bool NeedsOwnGain(const float* weight, float offset) { return weight == nullptr || offset != 0.0f; }
-const float* EffectiveGain(const float* weight, float offset, int64_t cols, float* own);   // norm_rows.cc
+const float* EffectiveGain(const float* weight, float offset, int64_t cols, float* own);  // norm_rows.cc
 // The bias, or zeros in `own`.
 const float* EffectiveBias(const float* bias, int64_t cols, float* own);
 

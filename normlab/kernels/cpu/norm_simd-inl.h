@@ -1,8 +1,10 @@
-// Per-target helpers of the norm kernels: whole vectors and the masked last one of a row, by one set of names.
+// Per-target helpers of the norm kernels: whole vectors and the masked last one of a row, by one set of
+// names.
 //
-// A kernel is written once against a `Part`: Whole (all lanes) or Tail (the first `count` lanes). Memory beyond a
-// row is neither read nor written on any instruction set, so rows may have any width, stride and alignment; lanes
-// beyond the row read as 0. Arithmetic is fp32 whatever the storage type: another type adds Load/Store overloads.
+// A kernel is written once against a `Part`: Whole (all lanes) or Tail (the first `count` lanes). Memory
+// beyond a row is neither read nor written on any instruction set, so rows may have any width, stride and
+// alignment; lanes beyond the row read as 0. Arithmetic is fp32 whatever the storage type: another type adds
+// Load/Store overloads.
 
 #if defined(NORMLAB_KERNELS_CPU_NORM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMLAB_KERNELS_CPU_NORM_SIMD_INL_H_
@@ -66,7 +68,8 @@ HWY_INLINE float SumLanes(Vec value) { return hn::GetLane(hn::SumOfLanes(F(), va
 // Vectors per turn of the loop, each with accumulators of its own, so that sums do not wait for each other.
 constexpr int kUnroll = 4;
 
-// Calls body(c, part, u) for the whole row: u < kUnroll names the accumulator; ahead(c, floats) runs once per turn.
+// Calls body(c, part, u) for the whole row: u < kUnroll names the accumulator; ahead(c, floats) runs once per
+// turn.
 template <class Ahead, class Body>
 HWY_INLINE void ForEachVector(int64_t cols, Ahead&& ahead, Body&& body) {
   const int64_t lanes = VectorLanes();

@@ -19,6 +19,7 @@ find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 
 if(NORMLAB_TESTS)
   find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   include(GoogleTest)
 endif()

@@ -1,5 +1,6 @@
-// The whole model and the optimizer against PyTorch's numbers (tools/make_pytorch_fixture.py): loss, every gradient,
-// five AdamW steps with clipping and decay. The reference device must agree to float64 rounding, the CPU to fp32's.
+// The whole model and the optimizer against PyTorch's numbers (tools/make_pytorch_fixture.py): loss, every
+// gradient, five AdamW steps with clipping and decay. The reference device must agree to float64 rounding,
+// the CPU to fp32's.
 
 #include <cmath>
 
@@ -37,7 +38,8 @@ double Norm(std::span<const double> values) {
   return std::sqrt(sum);
 }
 
-// Roundings of a tensor's gradient, counted as in model/gpt_test.cc: sqrt(60 operations) * sqrt(64 terms of a sum).
+// Roundings of a tensor's gradient, counted as in model/gpt_test.cc: sqrt(60 operations) * sqrt(64 terms of a
+// sum).
 constexpr double kRoundings = 62;
 
 // `unit` is the device's rounding.
@@ -77,8 +79,8 @@ void CheckAgainstPyTorch(Device& device, const std::string& norm_type, const std
     model.LossesAndGradients(inputs, targets, scale, false, losses);
     double loss = 0;
     for (const double value : losses) loss += value * scale;
-    // Adam divides gradients by their own size: a step moves each weight by about the learning rate whatever its
-    // gradient's rounding, so later losses agree a little less tightly than the first.
+    // Adam divides gradients by their own size: a step moves each weight by about the learning rate whatever
+    // its gradient's rounding, so later losses agree a little less tightly than the first.
     EXPECT_NEAR(loss, step_losses[static_cast<size_t>(step)], kRoundings * unit * loss) << "step " << step;
 
     if (step == 0) {
@@ -100,7 +102,8 @@ void CheckAgainstPyTorch(Device& device, const std::string& norm_type, const std
     device.SumSquares(model.gradients(), norm_view);
     device.ReadBack(norm_view, {&square, 1});
     const double gradient_norm = std::sqrt(square);
-    EXPECT_NEAR(gradient_norm, step_norms[static_cast<size_t>(step)], kRoundings * unit * gradient_norm) << "step " << step;
+    EXPECT_NEAR(gradient_norm, step_norms[static_cast<size_t>(step)], kRoundings * unit * gradient_norm)
+        << "step " << step;
     device.AdamW({.gradient = model.gradients(),
                   .decayed = parameters.flat_decayed(),
                   .step = step + 1,
@@ -115,8 +118,9 @@ void CheckAgainstPyTorch(Device& device, const std::string& norm_type, const std
                   .v = v});
   }
 
-  // Final weights: five steps of at most about the learning rate each. Where a gradient is tiny, Adam turns its
-  // rounding into a part of the learning rate, so single elements are compared through their tensor's norm.
+  // Final weights: five steps of at most about the learning rate each. Where a gradient is tiny, Adam turns
+  // its rounding into a part of the learning rate, so single elements are compared through their tensor's
+  // norm.
   for (const Parameter& parameter : parameters.all()) {
     const std::vector<double> want = fixture.file.Values("final." + parameter.name);
     const std::vector<double> start = fixture.file.Values(parameter.name);

@@ -37,17 +37,17 @@ template <class A, class B>
 }
 }  // namespace internal
 
-#define NL_CHECK(condition)                                                            \
-  do {                                                                                 \
-    if (!(condition)) [[unlikely]]                                                     \
-      ::normlab::internal::CheckFailed(__FILE__, __LINE__, #condition, "");            \
+#define NL_CHECK(condition)                                                 \
+  do {                                                                      \
+    if (!(condition)) [[unlikely]]                                          \
+      ::normlab::internal::CheckFailed(__FILE__, __LINE__, #condition, ""); \
   } while (false)
 
-#define NL_CHECK_OP(a, op, b)                                                          \
-  do {                                                                                 \
-    const auto nl_a = (a);                                                             \
-    const auto nl_b = (b);                                                             \
-    if (!(nl_a op nl_b)) [[unlikely]]                                                  \
+#define NL_CHECK_OP(a, op, b)                                                                \
+  do {                                                                                       \
+    const auto nl_a = (a);                                                                   \
+    const auto nl_b = (b);                                                                   \
+    if (!(nl_a op nl_b)) [[unlikely]]                                                        \
       ::normlab::internal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, nl_a, nl_b); \
   } while (false)
 

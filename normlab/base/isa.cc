@@ -28,7 +28,8 @@ std::vector<std::string> SupportedIsas() {
   std::vector<std::string> names;
   const int64_t supported = hwy::SupportedTargets();
   for (const Isa& isa : kIsas)
-    if ((supported & isa.target) != 0 && (HWY_ATTAINABLE_TARGETS & isa.target) != 0) names.push_back(isa.name);
+    if ((supported & isa.target) != 0 && (HWY_ATTAINABLE_TARGETS & isa.target) != 0)
+      names.push_back(isa.name);
   return names;
 }
 

@@ -43,7 +43,8 @@ std::optional<std::string> Nearest(std::string_view text, std::span<const std::s
 
 std::string UnknownName(std::string_view text, std::span<const std::string> candidates) {
   std::string message = fmt::format("\"{}\"; ", text);
-  if (const auto nearest = Nearest(text, candidates)) message += fmt::format("did you mean \"{}\"? ", *nearest);
+  if (const auto nearest = Nearest(text, candidates))
+    message += fmt::format("did you mean \"{}\"? ", *nearest);
   message += "known: ";
   for (size_t i = 0; i < candidates.size(); ++i) message += (i > 0 ? ", " : "") + candidates[i];
   return message;

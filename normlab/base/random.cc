@@ -38,7 +38,8 @@ double RandomStream::Uniform(uint64_t index) const {
 double RandomStream::Normal(uint64_t index) const {
   // One block makes two uniforms in (0, 1], which make two normals.
   const auto block = Block(index / 2, kNormal);
-  const double u1 = (static_cast<double>(block[0]) * 0x1p-32) + (static_cast<double>(block[1] >> 11) + 1) * 0x1p-53;
+  const double u1 =
+      (static_cast<double>(block[0]) * 0x1p-32) + (static_cast<double>(block[1] >> 11) + 1) * 0x1p-53;
   const double u2 = (static_cast<double>(block[2]) * 0x1p-32) + static_cast<double>(block[3] >> 11) * 0x1p-53;
   const double radius = std::sqrt(-2.0 * std::log(u1));
   const double angle = 2.0 * std::numbers::pi * u2;

@@ -4,9 +4,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -56,6 +58,16 @@ FlushDenormals::FlushDenormals() : saved_(0) {}
 FlushDenormals::~FlushDenormals() = default;
 #endif
 
+namespace {
+
+// One thread's share of the chunks. Whoever takes a chunk counts `next` up.
+struct alignas(64) Share {
+  std::atomic<int64_t> next;
+  int64_t end;
+};
+
+}  // namespace
+
 namespace internal {
 
 void ParallelForImpl(int threads, int64_t chunks, void (*body)(void*, int64_t, int), void* context) {
@@ -66,17 +78,25 @@ void ParallelForImpl(int threads, int64_t chunks, void (*body)(void*, int64_t, i
     for (int64_t chunk = 0; chunk < chunks; ++chunk) body(context, chunk, 0);
     return;
   }
+  const auto shares = std::make_unique<Share[]>(static_cast<size_t>(team));
+  for (int64_t i = 0; i < team; ++i) {
+    shares[static_cast<size_t>(i)].next = chunks * i / team;
+    shares[static_cast<size_t>(i)].end = chunks * (i + 1) / team;
+  }
   std::exception_ptr first_error;
   std::mutex mutex;
 #pragma omp parallel num_threads(team)
   {
     const FlushDenormals flush;
     const int thread = omp_get_thread_num();
-    // The runtime may give fewer threads than asked for: deal by the size of the team that came.
-    const int64_t got = omp_get_num_threads();
-    const int64_t begin = chunks * thread / got, end = chunks * (thread + 1) / got;
     try {
-      for (int64_t chunk = begin; chunk < end; ++chunk) body(context, chunk, thread);
+      // A thread works through its own share, then helps with the others', so that one that the system
+      // takes away for a moment (or that never came) holds nobody up.
+      for (int i = 0; i < team; ++i) {
+        Share& share = shares[static_cast<size_t>((thread + i) % team)];
+        for (int64_t chunk; (chunk = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+          body(context, chunk, thread);
+      }
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();

@@ -35,9 +35,10 @@ class FlushDenormals {
 };
 
 // Calls body(chunk, thread) for chunk = 0 .. chunks-1, each once, on at most `threads` threads;
-// thread < threads names the caller's slot, for scratch memory. Chunks are dealt in contiguous runs.
-// Runs in the calling thread alone where one thread is asked for or one chunk exists. The first
-// exception of a body is thrown again in the caller after all have ended.
+// thread < threads names the caller's slot, for scratch memory. Each thread starts on a contiguous run of
+// chunks, the same in every call of this shape, so that data stays in its core's cache; one that is done
+// early helps the others. Runs in the calling thread alone where one thread is asked for or one chunk exists.
+// The first exception of a body is thrown again in the caller after all have ended.
 namespace internal {
 void ParallelForImpl(int threads, int64_t chunks, void (*body)(void*, int64_t, int), void* context);
 }

@@ -36,9 +36,9 @@ struct View {
   int64_t cols() const { return shape[1]; }
   int64_t row_stride() const { return strides[0]; }
 
-  View Transposed() const;                            // rank 2
-  View Slice(int64_t begin, int64_t end) const;       // along the first axis
-  View Columns(int64_t begin, int64_t end) const;     // along the second axis, rank 2
+  View Transposed() const;                                        // rank 2
+  View Slice(int64_t begin, int64_t end) const;                   // along the first axis
+  View Columns(int64_t begin, int64_t end) const;                 // along the second axis, rank 2
   View Reshaped(std::initializer_list<int64_t> new_shape) const;  // dense only
 
   template <class T>

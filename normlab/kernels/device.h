@@ -1,16 +1,18 @@
 #pragma once
 // The one interface between the model and whatever computes it. model/ and train/ hold Views of device memory
-// and call these operations; operations run in the order of the calls and return nothing; ReadBack is the only
-// point where the host waits for a value. Two implementations: kernels/reference (float64, single-threaded,
-// plain loops: the judge of all others) and kernels/cpu (fp32, threads, SIMD, oneDNN).
+// and call these operations; operations run in the order of the calls and return nothing; ReadBack is the
+// only point where the host waits for a value. Two implementations: kernels/reference (float64,
+// single-threaded, plain loops: the judge of all others) and kernels/cpu (fp32, threads, SIMD, oneDNN).
 //
 // Conventions, for every operation:
 //   * inputs first, outputs last in each struct; a view with data == nullptr is an absent optional.
-//   * "=" outputs are overwritten, "+=" outputs (where `accumulate` is set) are added to. No operation needs its
+//   * "=" outputs are overwritten, "+=" outputs (where `accumulate` is set) are added to. No operation needs
+//   its
 //     outputs cleared beforehand.
 //   * outputs do not overlap inputs unless a field says "may alias".
 //   * the result has the same bits for any number of threads.
-//   * a wrong shape, stride or dtype throws std::logic_error: it is a bug of the caller, not a user's mistake.
+//   * a wrong shape, stride or dtype throws std::logic_error: it is a bug of the caller, not a user's
+//   mistake.
 // The letters: R rows (batch * time), C width, B batch, T time, H heads, D head width, V vocabulary.
 
 #include <cstdint>
@@ -31,32 +33,32 @@ namespace normlab {
 struct MatMulArgs {
   enum class Epilogue {
     kNone,
-    kBias,           // c += bias[n]
-    kBiasGelu,       // c = z = product + bias (bias may be absent); gelu = GELU(z)
-    kGeluBackward,   // c = product * GELU'(z), z[m,n] as saved by kBiasGelu
+    kBias,          // c += bias[n]
+    kBiasGelu,      // c = z = product + bias (bias may be absent); gelu = GELU(z)
+    kGeluBackward,  // c = product * GELU'(z), z[m,n] as saved by kBiasGelu
   };
   View a, b;
   Epilogue epilogue = Epilogue::kNone;
   View bias;  // [n]
   View z;     // [m,n], kGeluBackward
   View c;
-  View gelu;  // [m,n] =, kBiasGelu
+  View gelu;                // [m,n] =, kBiasGelu
   bool accumulate = false;  // c += product; only with kNone
 };
 
 // Normalizes the rows of x [rows, cols], with the residual addition that the place in the block asks for.
 //   residual absent:  y = norm(x)
 //   residual given:   sum = residual + x;  y = norm(sum)
-// `sum` may alias x or residual, or be absent where nobody reads it later (Backward does, except for no_norm).
-// y may alias x when there is no residual, and may alias sum for an identity norm only.
+// `sum` may alias x or residual, or be absent where nobody reads it later (Backward does, except for
+// no_norm). y may alias x when there is no residual, and may alias sum for an identity norm only.
 struct NormForwardArgs {
   NormSpec spec;
-  View x;              // [rows, cols]
-  View residual;       // [rows, cols], optional
-  View weight, bias;   // [cols]; absent where the spec has none
-  View sum;            // [rows, cols] =, with residual
-  View y;              // [rows, cols] =
-  View saved;          // flat, NormSavedElements(...) of the compute dtype, =
+  View x;             // [rows, cols]
+  View residual;      // [rows, cols], optional
+  View weight, bias;  // [cols]; absent where the spec has none
+  View sum;           // [rows, cols] =, with residual
+  View y;             // [rows, cols] =
+  View saved;         // flat, NormSavedElements(...) of the compute dtype, =
 };
 
 // Gradient of norm(x), x being the tensor that was normalized (the sum, where a residual was added).
@@ -64,21 +66,22 @@ struct NormForwardArgs {
 // dx may alias dy (not with accumulate_dx) or x. dweight, dbias: = or, with accumulate_dparams, +=.
 struct NormBackwardArgs {
   NormSpec spec;
-  View x, dy;          // [rows, cols]
-  View weight;         // [cols]; absent where the spec has none
+  View x, dy;   // [rows, cols]
+  View weight;  // [cols]; absent where the spec has none
   View saved;
-  View dx;             // [rows, cols]
-  View dweight, dbias; // [cols]; absent where the spec has none
+  View dx;              // [rows, cols]
+  View dweight, dbias;  // [cols]; absent where the spec has none
   bool accumulate_dx = false;
   bool accumulate_dparams = false;
 };
 
-// Causal softmax attention per head: o = softmax(mask(q k^T) / sqrt(D)) v. Views are [B, T, H, D], D adjacent,
-// other strides free, so that q, k and v may be thirds of one matrix. Never holds a T x T matrix per head at once.
+// Causal softmax attention per head: o = softmax(mask(q k^T) / sqrt(D)) v. Views are [B, T, H, D], D
+// adjacent, other strides free, so that q, k and v may be thirds of one matrix. Never holds a T x T matrix
+// per head at once.
 struct AttentionForwardArgs {
   View q, k, v;
-  View o;     // [B, T, H, D] =
-  View lse;   // [B, H, T] =: log of the sum of exponentials of each row of scores, for Backward
+  View o;    // [B, T, H, D] =
+  View lse;  // [B, H, T] =: log of the sum of exponentials of each row of scores, for Backward
 };
 
 struct AttentionBackwardArgs {
@@ -105,22 +108,24 @@ struct EmbeddingBackwardArgs {
 // Cross-entropy of softmax(logits) in nats, row by row. A target of -1 is not counted: loss 0, gradient 0.
 //   losses[r] = logsumexp(logits[r]) - logits[r][target]      dlogits = (softmax - onehot) * scale
 struct CrossEntropyArgs {
-  View logits;    // [R, V]
-  View targets;   // [R] int32
+  View logits;       // [R, V]
+  View targets;      // [R] int32
   double scale = 0;  // of the gradient: 1 / (all counted tokens of the step)
-  View losses;    // [R] =
-  View dlogits;   // [R, V] =, may alias logits; absent for evaluation
+  View losses;       // [R] =
+  View dlogits;      // [R, V] =, may alias logits; absent for evaluation
 };
 
-// One pass of AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, decay times the learning rate):
+// One pass of AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, decay times the learning
+// rate):
 //   g = gradient * gradient_scale;  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2
-//   w -= lr * (decay w + (m / (1-beta1^t)) / (sqrt(v / (1-beta2^t)) + eps)),   decay = 0 for elements >= decayed
+//   w -= lr * (decay w + (m / (1-beta1^t)) / (sqrt(v / (1-beta2^t)) + eps)),   decay = 0 for elements >=
+//   decayed
 struct AdamWArgs {
-  View gradient;            // flat
-  int64_t decayed = 0;      // elements [0, decayed) decay
-  int64_t step = 1;         // t, from 1
+  View gradient;        // flat
+  int64_t decayed = 0;  // elements [0, decayed) decay
+  int64_t step = 1;     // t, from 1
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0, gradient_scale = 1;
-  View weight, m, v;        // flat, updated in place
+  View weight, m, v;  // flat, updated in place
 };
 
 // How an implementation of a norm stands on a device: for `list`, and for the messages of a refusal.
@@ -141,8 +146,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string_view name() const = 0;    // "cpu", "reference"
-  virtual DType compute_dtype() const = 0;      // of weights, activations and gradients
+  virtual std::string_view name() const = 0;  // "cpu", "reference"
+  virtual DType compute_dtype() const = 0;    // of weights, activations and gradients
   virtual int threads() const { return 1; }
 
   // ---- Memory. Addresses are 64-byte aligned. Peak and current bytes count what was allocated here.
@@ -154,7 +159,7 @@ class Device {
   virtual void UploadIds(std::span<const int32_t> ids, const View& to) = 0;  // dense i32
   virtual void ReadBack(const View& from, std::span<double> values) = 0;     // converts; any strides; waits
   virtual void Fill(const View& to, double value) = 0;
-  virtual void Copy(const View& from, const View& to) = 0;                   // same shape, any strides
+  virtual void Copy(const View& from, const View& to) = 0;  // same shape, any strides
 
   // ---- Operations.
   virtual void MatMul(const MatMulArgs& args) = 0;
@@ -169,7 +174,8 @@ class Device {
   // The implementation that will run for the spec; throws Error with the reason where a named one refuses.
   virtual NormImplementation ResolveNorm(const NormSpec& spec, int64_t cols) const = 0;
   // Every implementation of the kind, in the order in which "fastest" tries them.
-  virtual std::vector<NormImplementationStatus> NormImplementations(const NormSpec& spec, int64_t cols) const = 0;
+  virtual std::vector<NormImplementationStatus> NormImplementations(const NormSpec& spec,
+                                                                    int64_t cols) const = 0;
 
   virtual void AttentionForward(const AttentionForwardArgs& args) = 0;
   virtual void AttentionBackward(const AttentionBackwardArgs& args) = 0;
@@ -181,9 +187,9 @@ class Device {
 
   virtual void AdamW(const AdamWArgs& args) = 0;
 
-  // Seconds of a plain product, run alone in the fastest form that the device's library has (any orientation of
-  // the operands, plain or packed b): what the bound on a step's time is made of. Nothing where there is no such
-  // library. Takes some ten times as long as the product.
+  // Seconds of a plain product, run alone in the fastest form that the device's library has (any orientation
+  // of the operands, plain or packed b): what the bound on a step's time is made of. Nothing where there is
+  // no such library. Takes some ten times as long as the product.
   virtual std::optional<double> FastestProductSeconds(const ProductShape& shape) {
     (void)shape;
     return std::nullopt;

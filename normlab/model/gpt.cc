@@ -71,7 +71,8 @@ Gpt::NormSite Gpt::MakeNormSite(const std::string& name, NormKind kind) const {
 }
 
 Gpt::Linear Gpt::MakeLinear(const std::string& weight, const std::string& bias) const {
-  return {.weight = Weight(weight), .bias = Weight(bias), .dweight = Gradient(weight), .dbias = Gradient(bias)};
+  return {
+      .weight = Weight(weight), .bias = Weight(bias), .dweight = Gradient(weight), .dbias = Gradient(bias)};
 }
 
 View Gpt::Heads(const View& matrix, int64_t first_column) const {
@@ -85,7 +86,8 @@ View Gpt::Heads(const View& matrix, int64_t first_column) const {
 
 void Gpt::PlanActivations(Arena::Planner& plan) {
   const int64_t B = shape_.micro_batch, T = shape_.window, R = B * T;
-  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), H = config_.n_heads, V = config_.vocab_size;
+  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), H = config_.n_heads,
+                V = config_.vocab_size;
   const DType dtype = device_.compute_dtype();
 
   ids_ = plan.Take({B, T}, DType::kI32);
@@ -159,12 +161,22 @@ void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch
   const bool identity = InfoOf(site.spec.kind).identity;
   if (branch.empty()) {
     if (identity) return;  // y is x
-    device_.NormForward({.spec = site.spec, .x = stream, .weight = site.weight, .bias = site.bias, .y = site.y,
+    device_.NormForward({.spec = site.spec,
+                         .x = stream,
+                         .weight = site.weight,
+                         .bias = site.bias,
+                         .y = site.y,
                          .saved = site.saved});
     return;
   }
-  device_.NormForward({.spec = site.spec, .x = branch, .residual = stream, .weight = site.weight,
-                       .bias = site.bias, .sum = site.x, .y = site.y, .saved = site.saved});
+  device_.NormForward({.spec = site.spec,
+                       .x = branch,
+                       .residual = stream,
+                       .weight = site.weight,
+                       .bias = site.bias,
+                       .sum = site.x,
+                       .y = site.y,
+                       .saved = site.saved});
 }
 
 void Gpt::Forward(std::span<const int32_t> inputs) {
@@ -178,19 +190,31 @@ void Gpt::Forward(std::span<const int32_t> inputs) {
       ApplyNorm(b.norm1, stream, branch);
       stream = b.norm1.x;
     }
-    device_.MatMul({.a = b.attention_in, .b = b.qkv.weight.Transposed(),
-                    .epilogue = b.qkv.bias.empty() ? Epilogue::kNone : Epilogue::kBias, .bias = b.qkv.bias,
+    device_.MatMul({.a = b.attention_in,
+                    .b = b.qkv.weight.Transposed(),
+                    .epilogue = b.qkv.bias.empty() ? Epilogue::kNone : Epilogue::kBias,
+                    .bias = b.qkv.bias,
                     .c = b.qkv_out});
     device_.AttentionForward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse});
-    device_.MatMul({.a = b.attended, .b = b.proj.weight.Transposed(), .epilogue = Epilogue::kBias,
-                    .bias = b.proj.bias, .c = branch_});
+    device_.MatMul({.a = b.attended,
+                    .b = b.proj.weight.Transposed(),
+                    .epilogue = Epilogue::kBias,
+                    .bias = b.proj.bias,
+                    .c = branch_});
     const NormSite& middle = pre_ ? b.norm2 : b.norm1;
     ApplyNorm(middle, stream, branch_);
     stream = pre_ ? middle.x : middle.y;
-    device_.MatMul({.a = b.ff_in, .b = b.up.weight.Transposed(), .epilogue = Epilogue::kBiasGelu,
-                    .bias = b.up.bias, .c = b.z, .gelu = b.activated});
-    device_.MatMul({.a = b.activated, .b = b.down.weight.Transposed(), .epilogue = Epilogue::kBias,
-                    .bias = b.down.bias, .c = branch_});
+    device_.MatMul({.a = b.ff_in,
+                    .b = b.up.weight.Transposed(),
+                    .epilogue = Epilogue::kBiasGelu,
+                    .bias = b.up.bias,
+                    .c = b.z,
+                    .gelu = b.activated});
+    device_.MatMul({.a = b.activated,
+                    .b = b.down.weight.Transposed(),
+                    .epilogue = Epilogue::kBias,
+                    .bias = b.down.bias,
+                    .c = branch_});
     branch = branch_;
     if (!pre_) {
       ApplyNorm(b.norm2, stream, branch);
@@ -211,18 +235,21 @@ void Gpt::Head(std::span<const int32_t> targets, std::optional<double> gradient_
     const int64_t end = std::min(R, begin + chunk);
     const View hidden = hidden_.Slice(begin, end), logits = logits_.Slice(0, end - begin);
     device_.MatMul({.a = hidden, .b = head_.weight.Transposed(), .c = logits});
-    device_.CrossEntropy({.logits = logits, .targets = targets_.Slice(begin, end),
-                          .scale = gradient_scale.value_or(0), .losses = losses_.Slice(begin, end),
+    device_.CrossEntropy({.logits = logits,
+                          .targets = targets_.Slice(begin, end),
+                          .scale = gradient_scale.value_or(0),
+                          .losses = losses_.Slice(begin, end),
                           .dlogits = gradient_scale ? logits : View{}});
     if (!gradient_scale) continue;
     device_.MatMul({.a = logits, .b = head_.weight, .c = dhidden_.Slice(begin, end)});
-    device_.MatMul({.a = logits.Transposed(), .b = hidden, .c = head_.dweight,
-                    .accumulate = accumulate || begin > 0});
+    device_.MatMul(
+        {.a = logits.Transposed(), .b = hidden, .c = head_.dweight, .accumulate = accumulate || begin > 0});
   }
   device_.ReadBack(losses_, losses);
 }
 
-void Gpt::Losses(std::span<const int32_t> inputs, std::span<const int32_t> targets, std::span<double> losses) {
+void Gpt::Losses(std::span<const int32_t> inputs, std::span<const int32_t> targets,
+                 std::span<double> losses) {
   Forward(inputs);
   Head(targets, std::nullopt, false, losses);
 }
@@ -238,8 +265,15 @@ void Gpt::LossesAndGradients(std::span<const int32_t> inputs, std::span<const in
 
 void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx,
                             bool accumulate) {
-  device_.NormBackward({.spec = site.spec, .x = site.x, .dy = dy, .weight = site.weight, .saved = site.saved,
-                        .dx = dx, .dweight = site.dweight, .dbias = site.dbias, .accumulate_dx = accumulate_dx,
+  device_.NormBackward({.spec = site.spec,
+                        .x = site.x,
+                        .dy = dy,
+                        .weight = site.weight,
+                        .saved = site.saved,
+                        .dx = dx,
+                        .dweight = site.dweight,
+                        .dbias = site.dbias,
+                        .accumulate_dx = accumulate_dx,
                         .accumulate_dparams = accumulate});
 }
 
@@ -261,7 +295,8 @@ void Gpt::Backward(bool accumulate) {
     const Block& b = blocks_[i];
     if (!pre_) ApplyNormBackward(b.norm2, dstream, dstream, false, accumulate);
     LinearBackward(b.down, b.activated, dstream, accumulate);
-    device_.MatMul({.a = dstream, .b = b.down.weight, .epilogue = Epilogue::kGeluBackward, .z = b.z, .c = dz_});
+    device_.MatMul(
+        {.a = dstream, .b = b.down.weight, .epilogue = Epilogue::kGeluBackward, .z = b.z, .c = dz_});
     LinearBackward(b.up, b.ff_in, dz_, accumulate);
     if (pre_) {
       device_.MatMul({.a = dz_, .b = b.up.weight, .c = dbranch_in_});
@@ -272,9 +307,15 @@ void Gpt::Backward(bool accumulate) {
     }
     LinearBackward(b.proj, b.attended, dstream, accumulate);
     device_.MatMul({.a = dstream, .b = b.proj.weight, .c = dattended_});
-    device_.AttentionBackward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse,
-                               .d_o = Heads(dattended_, 0), .dq = Heads(dqkv_, 0),
-                               .dk = Heads(dqkv_, config_.emb_dim), .dv = Heads(dqkv_, 2 * config_.emb_dim)});
+    device_.AttentionBackward({.q = b.q,
+                               .k = b.k,
+                               .v = b.v,
+                               .o = Heads(b.attended, 0),
+                               .lse = b.lse,
+                               .d_o = Heads(dattended_, 0),
+                               .dq = Heads(dqkv_, 0),
+                               .dk = Heads(dqkv_, config_.emb_dim),
+                               .dv = Heads(dqkv_, 2 * config_.emb_dim)});
     LinearBackward(b.qkv, b.attention_in, dqkv_, accumulate);
     if (pre_) {
       device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dbranch_in_});
@@ -283,7 +324,10 @@ void Gpt::Backward(bool accumulate) {
       device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dstream, .accumulate = true});
     }
   }
-  device_.EmbeddingBackward({.ids = ids_, .dh = dstream, .dtoken = dtoken_, .dposition = dposition_,
+  device_.EmbeddingBackward({.ids = ids_,
+                             .dh = dstream,
+                             .dtoken = dtoken_,
+                             .dposition = dposition_,
                              .accumulate_token = accumulate || config_.tie_weights,
                              .accumulate_position = accumulate});
 }

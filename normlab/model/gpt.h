@@ -1,7 +1,7 @@
 #pragma once
 // A GPT that trains: forward is a flat list of device operations per block, backward the same list reversed.
-// Everything it needs is planned at construction from (config, micro-batch, window); a step allocates nothing.
-// It holds no data of its own beyond device memory, and several models may live in one process.
+// Everything it needs is planned at construction from (config, micro-batch, window); a step allocates
+// nothing. It holds no data of its own beyond device memory, and several models may live in one process.
 
 #include <cstdint>
 #include <span>
@@ -42,8 +42,8 @@ class Gpt {
   void Losses(std::span<const int32_t> inputs, std::span<const int32_t> targets, std::span<double> losses);
 
   // The same, and the gradients of gradient_scale * (sum of losses): written, or added where `accumulate`.
-  void LossesAndGradients(std::span<const int32_t> inputs, std::span<const int32_t> targets, double gradient_scale,
-                          bool accumulate, std::span<double> losses);
+  void LossesAndGradients(std::span<const int32_t> inputs, std::span<const int32_t> targets,
+                          double gradient_scale, bool accumulate, std::span<double> losses);
 
   // The matrix products of one LossesAndGradients, for the bound on its time. Attention appears as the T x T
   // products of one head; `times` counts only the part that causality leaves.
@@ -55,15 +55,17 @@ class Gpt {
 
   // Bytes of activations that backward reads: written once, read once.
   size_t saved_bytes() const { return saved_bytes_; }
-  size_t arena_bytes() const { return weight_arena_.bytes() + gradient_arena_.bytes() + activation_arena_.bytes(); }
+  size_t arena_bytes() const {
+    return weight_arena_.bytes() + gradient_arena_.bytes() + activation_arena_.bytes();
+  }
 
  private:
   struct NormSite {
     NormSpec spec;
     View weight, bias, dweight, dbias;  // absent where the norm has none
-    View x;      // what is normalized; kept for backward
-    View y;      // the result; x itself for the identity
-    View saved;  // what the implementation keeps for backward
+    View x;                             // what is normalized; kept for backward
+    View y;                             // the result; x itself for the identity
+    View saved;                         // what the implementation keeps for backward
   };
 
   struct Linear {
@@ -73,12 +75,12 @@ class Gpt {
   struct Block {
     NormSite norm1, norm2;
     Linear qkv, proj, up, down;
-    View qkv_out;       // [R, 3C]
-    View q, k, v;       // [B, T, H, D], thirds of qkv_out
-    View lse;           // [B, H, T]
-    View attended;      // [R, C]
+    View qkv_out;              // [R, 3C]
+    View q, k, v;              // [B, T, H, D], thirds of qkv_out
+    View lse;                  // [B, H, T]
+    View attended;             // [R, C]
     View attention_in, ff_in;  // what qkv and up read: the norm's result or the stream
-    View z, activated;  // [R, 4C]: before and after GELU
+    View z, activated;         // [R, 4C]: before and after GELU
   };
 
   void PlanActivations(Arena::Planner& plan);
@@ -93,7 +95,8 @@ class Gpt {
             std::span<double> losses);
 
   void ApplyNorm(const NormSite& site, const View& stream, const View& branch);
-  void ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx, bool accumulate);
+  void ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx,
+                         bool accumulate);
   void LinearBackward(const Linear& linear, const View& x, const View& dy, bool accumulate);
 
   Device& device_;
@@ -111,15 +114,15 @@ class Gpt {
   NormSite final_;
 
   // Activations.
-  View ids_, targets_;       // [B, T], [R]
-  View embedded_;            // [R, C]
-  View branch_;              // [R, C]: output of the last sublayer, not yet added
-  View hidden_;              // [R, C]: what the head reads
-  View logits_, losses_;     // [chunk, V], [R]
-  View dhidden_, dstream_;   // [R, C]
-  View dbranch_in_;          // [R, C]: gradient at a sublayer's input
-  View dattended_;           // [R, C]
-  View dqkv_, dz_;           // [R, 3C], [R, 4C]
+  View ids_, targets_;      // [B, T], [R]
+  View embedded_;           // [R, C]
+  View branch_;             // [R, C]: output of the last sublayer, not yet added
+  View hidden_;             // [R, C]: what the head reads
+  View logits_, losses_;    // [chunk, V], [R]
+  View dhidden_, dstream_;  // [R, C]
+  View dbranch_in_;         // [R, C]: gradient at a sublayer's input
+  View dattended_;          // [R, C]
+  View dqkv_, dz_;          // [R, 3C], [R, 4C]
   size_t saved_bytes_ = 0;
 };
 

@@ -29,8 +29,9 @@ double Norm(const std::vector<double>& values) {
 std::vector<GptConfig> Configs(const std::string& implementation) {
   std::vector<GptConfig> configs;
   for (const NormInfo& info : AllNorms::kInfos) {
-    const std::string norm = info.identity || implementation.empty() ? std::string(info.name)
-                                                                     : implementation + "_" + std::string(info.name);
+    const std::string norm = info.identity || implementation.empty()
+                                 ? std::string(info.name)
+                                 : implementation + "_" + std::string(info.name);
     for (const char* position : {"pre", "post"}) {
       configs.push_back(TinyConfig(norm, position));
       configs.push_back(TinyConfig(norm, position));
@@ -46,9 +47,9 @@ std::string Describe(const GptConfig& config) {
   return fmt::format("{} {}{}", config.norm_type, config.norm_position, config.tie_weights ? " tied" : "");
 }
 
-// The derivative along a random direction of each tensor, against the stencil. The tolerance is the stencil's:
-// rounding of the loss over h (2^-53 * 1.5 * |loss| * operations that reach it, about 1e2) plus h^4/30 of the fifth
-// derivative, which stays below 1e4 here: both under 1e-9 of the scale 1 + |derivative|.
+// The derivative along a random direction of each tensor, against the stencil. The tolerance is the
+// stencil's: rounding of the loss over h (2^-53 * 1.5 * |loss| * operations that reach it, about 1e2) plus
+// h^4/30 of the fifth derivative, which stays below 1e4 here: both under 1e-9 of the scale 1 + |derivative|.
 TEST(GptGradients, EqualCentralDifferencesForEveryNormAndPosition) {
   const auto device = MakeReferenceDevice();
   for (const GptConfig& config : Configs("")) {
@@ -87,9 +88,10 @@ TEST(GptGradients, EqualCentralDifferencesForEveryNormAndPosition) {
 }
 
 // Each tensor's gradient, as a vector, against the float64 one. fp32 rounding enters at each of the about 15
-// operations of a block and its backward, over 2 blocks and 2 directions: 60 in all, of random sign, so they add like
-// sqrt(60); a sum over up to 48 terms rounds like sqrt(48) u. Together 54 u as a relative error of a tensor, plus the
-// same of a tenth of the whole gradient for tensors that are small differences of larger ones.
+// operations of a block and its backward, over 2 blocks and 2 directions: 60 in all, of random sign, so they
+// add like sqrt(60); a sum over up to 48 terms rounds like sqrt(48) u. Together 54 u as a relative error of a
+// tensor, plus the same of a tenth of the whole gradient for tensors that are small differences of larger
+// ones.
 constexpr double kRoundings = 54;
 
 TEST(GptGradients, OfTheCpuEqualTheReferencesTensorByTensor) {
@@ -185,7 +187,8 @@ TEST(Gpt, TheLogitsOfAllRowsAreNeverHeldAtOnce) {
   config.vocab_size = 50'000;
   const Gpt model(*device, config, 0.02, {.micro_batch = 16, .window = 8});
   const int64_t all_logits = 16 * 8 * 50'000 * 4;
-  const int64_t others = static_cast<int64_t>(model.arena_bytes()) - 2 * 4 * model.parameters().flat_elements();
+  const int64_t others =
+      static_cast<int64_t>(model.arena_bytes()) - 2 * 4 * model.parameters().flat_elements();
   EXPECT_LT(others, all_logits);
 }
 

@@ -67,7 +67,8 @@ ParameterList::ParameterList(const GptConfig& config, double init) {
   };
   const auto norm_site = [&](const std::string& name) {
     if (norm_info.has_gain && norm.gain)
-      builder.Add({.name = name + ".scale", .shape = {C}, .initial_mean = 1 - norm.weight_offset, .of_norm = true});
+      builder.Add(
+          {.name = name + ".scale", .shape = {C}, .initial_mean = 1 - norm.weight_offset, .of_norm = true});
     if (norm_info.has_bias && norm.bias)
       builder.Add({.name = name + ".shift", .shape = {C}, .of_norm = true});
   };

@@ -3,8 +3,9 @@
 // article's model code and serve three times: on disk, as keys of the random streams, and in messages.
 //
 // Flat memory holds the matrices first and the 1-D tensors after, so that weight decay is one boundary. Every
-// tensor starts at a multiple of 16 elements, except that W_query, W_key and W_value (and their biases) follow
-// each other without a gap, so that one matrix product serves all three. Padding is zero and stays zero.
+// tensor starts at a multiple of 16 elements, except that W_query, W_key and W_value (and their biases)
+// follow each other without a gap, so that one matrix product serves all three. Padding is zero and stays
+// zero.
 
 #include <cstdint>
 #include <string>

@@ -60,7 +60,8 @@ TEST(Parameters, InitialDeviationsAreTheArticles) {
     for (const double value : values) sum += value, square += value * value;
     const double n = static_cast<double>(values.size());
     const double mean = sum / n, std = std::sqrt(square / n - mean * mean);
-    const bool output = parameter.name.ends_with("out_proj.weight") || parameter.name.ends_with("layers.2.weight");
+    const bool output =
+        parameter.name.ends_with("out_proj.weight") || parameter.name.ends_with("layers.2.weight");
     const double want_std = !parameter.decays ? 0 : output ? 0.02 / std::sqrt(24.0) : 0.02;
     const double want_mean = parameter.name.ends_with(".scale") ? 1 : 0;
     // Five standard errors of a sample's mean and deviation.

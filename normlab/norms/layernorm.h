@@ -3,9 +3,9 @@
 // var = sum (x - mean)^2 / cols (biased).   Source: Ba, Kiros, Hinton 2016, arXiv:1607.06450, eq. 3-4.
 // Backward, with xhat = (x - mean) * inv_std and g = dy * gain:
 //   dx = inv_std * (g - sum(g)/cols - xhat * sum(g * xhat)/cols),   dgain += dy * xhat,   dbias += dy.
-// All sums are of differences to x[0], and the variance is taken about the mean in a second pass: in fp32 a mean
-// that is large against the spread cannot be held itself, and E[x^2] - mean^2 would lose every digit. What is saved as the
-// mean is therefore mean - x[0].
+// All sums are of differences to x[0], and the variance is taken about the mean in a second pass: in fp32 a
+// mean that is large against the spread cannot be held itself, and E[x^2] - mean^2 would lose every digit.
+// What is saved as the mean is therefore mean - x[0].
 
 #include "normlab/norms/norm_spec.h"
 #include "normlab/norms/row.h"

@@ -34,8 +34,8 @@ using AllNorms = NormList<LayerNorm, RmsNorm, NoNorm>;
 
 const NormInfo& InfoOf(NormKind kind);
 
-// A norm_type of a configuration: "fused_rmsnorm", "layernorm", "no_norm". "pytorch_" is accepted for "fused_",
-// as in the article's files. Throws Error that names the unknown text and the nearest known one.
+// A norm_type of a configuration: "fused_rmsnorm", "layernorm", "no_norm". "pytorch_" is accepted for
+// "fused_", as in the article's files. Throws Error that names the unknown text and the nearest known one.
 struct NormType {
   NormKind kind = NormKind::kLayerNorm;
   NormImplementation implementation = NormImplementation::kFastest;

@@ -14,11 +14,16 @@ enum class NormImplementation { kFastest, kFused, kLibrary, kGeneric, kHandrolle
 
 constexpr std::string_view Name(NormImplementation implementation) {
   switch (implementation) {
-    case NormImplementation::kFastest: return "fastest";
-    case NormImplementation::kFused: return "fused";
-    case NormImplementation::kLibrary: return "library";
-    case NormImplementation::kGeneric: return "generic";
-    case NormImplementation::kHandrolled: return "handrolled";
+    case NormImplementation::kFastest:
+      return "fastest";
+    case NormImplementation::kFused:
+      return "fused";
+    case NormImplementation::kLibrary:
+      return "library";
+    case NormImplementation::kGeneric:
+      return "generic";
+    case NormImplementation::kHandrolled:
+      return "handrolled";
   }
   return "?";
 }

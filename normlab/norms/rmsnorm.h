@@ -29,8 +29,8 @@ struct RmsNorm {
   NL_HD static NL_INLINE void Backward(Row& r, const NormNumbers<typename Row::Scalar>&) {
     using S = typename Row::Scalar;
     const S inv_rms = r.Saved(0);
-    const S mean_gx = r.Sum([&](auto c) { return r.dy(c) * r.gain(c) * (r.x(c) * inv_rms); }) /
-                      static_cast<S>(r.cols());
+    const S mean_gx =
+        r.Sum([&](auto c) { return r.dy(c) * r.gain(c) * (r.x(c) * inv_rms); }) / static_cast<S>(r.cols());
     r.ForEach([&](auto c) {
       const S xhat = r.x(c) * inv_rms;
       const S dy = r.dy(c);

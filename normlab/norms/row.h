@@ -9,9 +9,9 @@
 //   gain(c), bias(c)       effective parameters: weight + weight_offset, or 1; the bias, or 0
 //   Sum(f)                 sum of f(c) over all columns, in an order that depends on cols() alone
 //   ForEach(f)             calls f(c) for every column, in any order, perhaps in parallel
-//   Rsqrt(v)               1 / sqrt(v); 0 for v == 0, so that with eps = 0 an all-zero row gives 0 (or the bias)
-//   Forward only:  SetY(c, v) · Save(slot, v): a row statistic for Backward, slot < NormInfo::saved_per_row
-//   Backward only: dy(c) · Saved(slot) · SetDx(c, v) (= or +=: the Row knows)
+//   Rsqrt(v)               1 / sqrt(v); 0 for v == 0, so that with eps = 0 an all-zero row gives 0 (or the
+//   bias) Forward only:  SetY(c, v) · Save(slot, v): a row statistic for Backward, slot <
+//   NormInfo::saved_per_row Backward only: dy(c) · Saved(slot) · SetDx(c, v) (= or +=: the Row knows)
 //                  AddDgain(c, v), AddDbias(c, v)  (+= over rows; nothing if the parameter is absent)
 //
 // A body reads x(c) before it sets y or dx of that column and never after, so in-place use is safe as

@@ -1,6 +1,6 @@
 #pragma once
-// Where and with what a run was computed: part of every record, so that a reader (and `compare`) can tell which
-// runs may stand side by side.
+// Where and with what a run was computed: part of every record, so that a reader (and `compare`) can tell
+// which runs may stand side by side.
 
 #include <string>
 
@@ -10,8 +10,8 @@
 namespace normlab {
 
 struct Machine {
-  std::string cpu;     // model name
-  std::string isa;     // widest instruction set in use
+  std::string cpu;  // model name
+  std::string isa;  // widest instruction set in use
   int threads = 1;
   int cpus = 1;        // that the process may use
   std::string onednn;  // version

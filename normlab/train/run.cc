@@ -40,7 +40,8 @@ double Median(std::vector<double> values) {
 
 Json DataRecord(const TokenSource& tokens, const Split& split) {
   Json files = Json::array();
-  for (const TokenFile& file : tokens.info().files) files.push_back({{"path", file.path}, {"bytes", file.bytes}});
+  for (const TokenFile& file : tokens.info().files)
+    files.push_back({{"path", file.path}, {"bytes", file.bytes}});
   return {{"files", std::move(files)},
           {"tokens", tokens.size()},
           {"hash", tokens.info().data_hash},
@@ -119,7 +120,8 @@ class Run {
   void Prepare() {
     Report(RunProgress::Phase::kPreparing);
     record_.products_bound_s = options_.products_bound_s;
-    if (options_.measure_bound && !record_.products_bound_s) record_.products_bound_s = trainer_.ProductsBound();
+    if (options_.measure_bound && !record_.products_bound_s)
+      record_.products_bound_s = trainer_.ProductsBound();
     trainer_.WarmUp();
   }
 
@@ -165,7 +167,8 @@ class Run {
     });
     record_.test_block_losses = evaluation.block_losses;
     if (!std::isfinite(evaluation.loss)) {
-      record_.divergence = Divergence{.step = record_.steps_done, .what = "test loss", .value = evaluation.loss};
+      record_.divergence =
+          Divergence{.step = record_.steps_done, .what = "test loss", .value = evaluation.loss};
       record_.status = RunStatus::kDiverged;
       return;
     }
@@ -205,10 +208,11 @@ class Run {
       progress.tokens_per_s = pace_.tokens_per_s();
       if (record_.products_bound_s) progress.products_share = *record_.products_bound_s / pace_.step_s();
       // An evaluated window costs about a third of a trained one: forward alone.
-      const double eval_s = pace_.step_s() / 3 * static_cast<double>(trainer_.split().held_out_starts.size()) /
+      const double eval_s = pace_.step_s() / 3 *
+                            static_cast<double>(trainer_.split().held_out_starts.size()) /
                             static_cast<double>(trainer_.config().batch);
-      progress.remaining_s =
-          pace_.step_s() * static_cast<double>(progress.steps - progress.steps_done) + eval_s * (1 - progress.phase_share);
+      progress.remaining_s = pace_.step_s() * static_cast<double>(progress.steps - progress.steps_done) +
+                             eval_s * (1 - progress.phase_share);
     }
     options_.on_progress(progress);
   }

@@ -26,14 +26,14 @@ struct RunRecord {
   static constexpr int kSchemaVersion = 1;
 
   RunStatus status = RunStatus::kRunning;
-  Json config;                     // every key with the value in use
-  std::string norm_implementation; // what norm_type resolved to: "fused"
-  Json data;                       // files, bytes, hash, tokenizer, tokenizer_hash, windows
+  Json config;                      // every key with the value in use
+  std::string norm_implementation;  // what norm_type resolved to: "fused"
+  Json data;                        // files, bytes, hash, tokenizer, tokenizer_hash, windows
   Machine machine;
   int64_t parameters = 0, norm_parameters = 0;
   int64_t steps_done = 0;
   int64_t tokens = 0;
-  double time_s = 0;               // training steps only
+  double time_s = 0;  // training steps only
   std::optional<double> tokens_per_s;
   std::optional<double> train_loss;          // mean of the last tenth of the steps (at least one)
   std::optional<double> test_loss;           // nats
@@ -43,8 +43,8 @@ struct RunRecord {
   size_t peak_bytes = 0;                     // device memory planned for this run, scratch included
   std::optional<size_t> process_peak_bytes;  // high-water mark of the process: may include other runs
   std::optional<Divergence> divergence;
-  std::string error;                         // of a failed run
-  std::string started_at;                    // UTC, ISO 8601
+  std::string error;       // of a failed run
+  std::string started_at;  // UTC, ISO 8601
 };
 Json ToJson(const RunRecord& record);
 RunRecord RunRecordFromJson(const Json& json, std::string_view source);
@@ -57,26 +57,27 @@ struct RunProgress {
   enum class Phase { kPreparing, kTraining, kEvaluating };
   Phase phase = Phase::kPreparing;
   int64_t steps_done = 0, steps = 0;
-  double loss = 0;                        // smoothed training loss
-  double tokens_per_s = 0;                // of the last steps
+  double loss = 0;          // smoothed training loss
+  double tokens_per_s = 0;  // of the last steps
   std::optional<double> products_share;
-  std::optional<double> remaining_s;      // of this run, evaluation included
-  double phase_share = 0;                 // of kEvaluating
+  std::optional<double> remaining_s;  // of this run, evaluation included
+  double phase_share = 0;             // of kEvaluating
 };
 
 struct RunOptions {
-  std::filesystem::path folder;           // empty: nothing is written
+  std::filesystem::path folder;  // empty: nothing is written
   int threads = 1;
   bool save_model = true;
-  bool measure_bound = true;              // products_bound_s at the start
-  std::optional<double> products_bound_s; // known from an equal run: not measured again
+  bool measure_bound = true;               // products_bound_s at the start
+  std::optional<double> products_bound_s;  // known from an equal run: not measured again
   std::function<void(const RunProgress&)> on_progress;
-  std::function<void(const Trainer&)> on_start;         // model and data are ready, nothing has run
-  const std::atomic<bool>* stop = nullptr;              // set: ends after the current step as kInterrupted
+  std::function<void(const Trainer&)> on_start;  // model and data are ready, nothing has run
+  const std::atomic<bool>* stop = nullptr;       // set: ends after the current step as kInterrupted
 };
 
 // Trains, evaluates, writes. A divergence is an outcome (kDiverged), not an error; other failures are thrown
 // after the record says kFailed and why.
-RunRecord RunTraining(const TrainConfig& config, std::shared_ptr<const TokenSource> tokens, const RunOptions& options);
+RunRecord RunTraining(const TrainConfig& config, std::shared_ptr<const TokenSource> tokens,
+                      const RunOptions& options);
 
 }  // namespace normlab

@@ -41,7 +41,8 @@ Trainer::Trainer(Device& device, const TrainConfig& config, std::shared_ptr<cons
                 .min_learning_rate = config.MinLearningRate(),
                 .warmup_steps = config.WarmupSteps(),
                 .steps = config.steps},
-      model_(device, config.model, config.init, {.micro_batch = config.MicroBatch(), .window = config.Window()}) {
+      model_(device, config.model, config.init,
+             {.micro_batch = config.MicroBatch(), .window = config.Window()}) {
   const int64_t flat = model_.parameters().flat_elements();
   moments_arena_ = Arena(device, [&](Arena::Planner& plan) {
     m_ = plan.Take({flat}, device.compute_dtype());
@@ -64,12 +65,11 @@ void Trainer::WarmUp() {
 
 StepResult Trainer::Step() {
   const auto start = std::chrono::steady_clock::now();
-  StepResult result{.step = next_step_,
-                    .learning_rate = schedule_.At(next_step_),
-                    .tokens = config_.TokensPerStep()};
+  StepResult result{
+      .step = next_step_, .learning_rate = schedule_.At(next_step_), .tokens = config_.TokensPerStep()};
 
-  // Losses are summed over all targets of the step and divided once, so that the gradient is that of the whole
-  // batch however it is cut.
+  // Losses are summed over all targets of the step and divided once, so that the gradient is that of the
+  // whole batch however it is cut.
   const double scale = 1.0 / static_cast<double>(config_.TokensPerStep());
   double loss_sum = 0;
   for (int64_t first = 0; first < config_.batch; first += config_.MicroBatch()) {
@@ -129,7 +129,8 @@ Evaluation Trainer::Evaluate(const std::function<void(double)>& progress) {
     // A last, smaller group leaves stale ids behind it; their targets are not counted.
     std::fill(targets_.begin(), targets_.end(), -1);
     const size_t used = static_cast<size_t>(count * T);
-    FillHeldOut(*tokens_, split_, first, count, std::span(inputs_).first(used), std::span(targets_).first(used));
+    FillHeldOut(*tokens_, split_, first, count, std::span(inputs_).first(used),
+                std::span(targets_).first(used));
     model_.Losses(inputs_, targets_, losses_);
     for (int64_t w = 0; w < count; ++w)
       evaluation.block_losses.push_back(

@@ -1,7 +1,7 @@
 #pragma once
 // One training run in memory: model, optimizer state, data order. Step() is one optimizer step; the caller
-// decides what to write and when to stop. The result is a function of the configuration and the data alone, whatever the
-// number of threads; several trainers may live in one process and take turns.
+// decides what to write and when to stop. The result is a function of the configuration and the data alone,
+// whatever the number of threads; several trainers may live in one process and take turns.
 
 #include <cstdint>
 #include <functional>
@@ -28,9 +28,9 @@ struct Divergence {
 };
 
 struct StepResult {
-  int64_t step = 0;           // from 0
-  double loss = 0;            // mean over the step's targets, nats, before the update
-  double gradient_norm = 0;   // global, before clipping
+  int64_t step = 0;          // from 0
+  double loss = 0;           // mean over the step's targets, nats, before the update
+  double gradient_norm = 0;  // global, before clipping
   double learning_rate = 0;
   double time_s = 0;
   int64_t tokens = 0;
@@ -53,8 +53,8 @@ class Trainer {
   const TokenSource& tokens() const { return *tokens_; }
   int64_t next_step() const { return next_step_; }
 
-  // Runs one forward and backward pass whose result is thrown away: memory is touched and caches are filled, so
-  // that the first timed step is like the others. Changes no bit of the run.
+  // Runs one forward and backward pass whose result is thrown away: memory is touched and caches are filled,
+  // so that the first timed step is like the others. Changes no bit of the run.
   void WarmUp();
 
   StepResult Step();
@@ -62,8 +62,8 @@ class Trainer {
   // Loss on the held-out windows; `progress` is told the share done. Not part of any step's time.
   Evaluation Evaluate(const std::function<void(double)>& progress = {});
 
-  // Seconds that this run's matrix products of one step need when each runs alone in its fastest form, or nothing
-  // where the device has no library to ask. Measured on the first call.
+  // Seconds that this run's matrix products of one step need when each runs alone in its fastest form, or
+  // nothing where the device has no library to ask. Measured on the first call.
   std::optional<double> ProductsBound();
 
  private:

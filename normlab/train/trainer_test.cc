@@ -12,17 +12,20 @@ namespace {
 
 std::shared_ptr<const TokenSource> Text() {
   // A text with structure to learn: words in an order that a stream draws.
-  static const char* const kWords[] = {"in ", "the ", "beginning ", "god ", "created ", "heaven ", "and ", "earth "};
+  static const char* const kWords[] = {"in ",      "the ",    "beginning ", "god ",
+                                       "created ", "heaven ", "and ",       "earth "};
   const RandomStream stream(3, "words");
   std::vector<int32_t> ids;
   for (uint64_t i = 0; ids.size() < 20'000; ++i)
     for (const char* c = kWords[stream.Below(i, 8)]; *c != 0; ++c) ids.push_back(*c);
-  return TokensFromIds(std::move(ids), {.tokenizer = "bytes", .tokenizer_hash = "", .vocab_size = 256, .data_hash = ""});
+  return TokensFromIds(std::move(ids),
+                       {.tokenizer = "bytes", .tokenizer_hash = "", .vocab_size = 256, .data_hash = ""});
 }
 
 TrainConfig SmallConfig() {
   TrainConfig config;
-  for (const char* setting : {"emb_dim=32", "n_heads=2", "n_layers=2", "context_length=32", "batch=8", "steps=12"})
+  for (const char* setting :
+       {"emb_dim=32", "n_heads=2", "n_layers=2", "context_length=32", "batch=8", "steps=12"})
     Set(config, setting);
   config.Validate();
   return config;
@@ -53,7 +56,8 @@ TEST(Trainer, ARepeatedRunGivesTheSameBits) {
 }
 
 TEST(Trainer, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const char* norm : {"fused_layernorm", "fused_rmsnorm", "handrolled_layernorm", "generic_rmsnorm", "no_norm"}) {
+  for (const char* norm :
+       {"fused_layernorm", "fused_rmsnorm", "handrolled_layernorm", "generic_rmsnorm", "no_norm"}) {
     TrainConfig config = SmallConfig();
     Set(config, std::string("norm_type=") + norm);
     const Result one = RunAlone(config, 1);
@@ -114,8 +118,9 @@ TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
   EXPECT_EQ(after.block_losses.size(), trainer.split().held_out_starts.size());
 }
 
-// The same batch in one piece or in four: the gradients differ by rounding alone, and Adam's first steps divide
-// them by their own size, so single weights may move by up to the learning rate where a gradient is near 0. The loss tells.
+// The same batch in one piece or in four: the gradients differ by rounding alone, and Adam's first steps
+// divide them by their own size, so single weights may move by up to the learning rate where a gradient is
+// near 0. The loss tells.
 TEST(Trainer, MicroBatchesTrainLikeTheWholeBatch) {
   TrainConfig whole = SmallConfig(), parts = SmallConfig();
   Set(whole, "micro_batch=8");
@@ -135,7 +140,8 @@ TEST(Trainer, ANonFiniteGradientStopsTheRunNamesTheTensorAndLeavesTheWeights) {
   device->ReadBack(weight, values);
   values[5] = INFINITY;
   device->Upload(values, weight);
-  std::vector<double> before(static_cast<size_t>(trainer.model().parameters().flat_elements())), after(before);
+  std::vector<double> before(static_cast<size_t>(trainer.model().parameters().flat_elements())),
+      after(before);
   device->ReadBack(trainer.model().weights(), before);
   const StepResult step = trainer.Step();
   ASSERT_TRUE(step.divergence.has_value());

@@ -1,11 +1,12 @@
 // Causal attention, one (batch, head) pair per task, one block of queries at a time.
 //
-// A task packs its head's q (times 1/sqrt(D)), k and v from their strided places into dense, zero-padded panels
-// [Tp, Dp] and transposes [Dp, Tp]; then every product is one small register-blocked kernel over panels, with
-// the keys beyond the block's last query skipped. A block holds kQueries x (keys so far) scores: at most
-// kQueries * T floats, which stay in the core's second-level cache. Backward recomputes the probabilities from
-// the saved log-sum-exp (Dao et al. 2022, arXiv:2205.14135, section 3) and adds the gradients of k and v block by
-// block, in order, in the task's own panels: no sharing between threads, so no atomics and one set of bits.
+// A task packs its head's q (times 1/sqrt(D)), k and v from their strided places into dense, zero-padded
+// panels [Tp, Dp] and transposes [Dp, Tp]; then every product is one small register-blocked kernel over
+// panels, with the keys beyond the block's last query skipped. A block holds kQueries x (keys so far) scores:
+// at most kQueries * T floats, which stay in the core's second-level cache. Backward recomputes the
+// probabilities from the saved log-sum-exp (Dao et al. 2022, arXiv:2205.14135, section 3) and adds the
+// gradients of k and v block by block, in order, in the task's own panels: no sharing between threads, so no
+// atomics and one set of bits.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/attention.cc"
@@ -24,8 +25,9 @@
 namespace normlab::cpu {
 namespace {
 
-constexpr int64_t kQueries = 32;  // of one block; also the padding of T, and a multiple of every kernel's rows
-constexpr int64_t kPad = 32;      // of T and D: two of the widest vectors
+constexpr int64_t kQueries =
+    32;                       // of one block; also the padding of T, and a multiple of every kernel's rows
+constexpr int64_t kPad = 32;  // of T and D: two of the widest vectors
 
 constexpr int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 
@@ -65,8 +67,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// c[m, n] = or += a[m, k] b[k, n]. a is read element by element with free strides, b and c by rows of vectors.
-// m is a multiple of kRows, n of two vectors.
+// c[m, n] = or += a[m, k] b[k, n]. a is read element by element with free strides, b and c by rows of
+// vectors. m is a multiple of kRows, n of two vectors.
 struct Panel {
   const float* data;
   int64_t row_stride, col_stride;
@@ -105,12 +107,13 @@ HWY_INLINE void Tile(int64_t k, const float* HWY_RESTRICT a, int64_t a_row, int6
 }
 
 template <bool kAccumulate>
-HWY_ATTR HWY_NOINLINE void Product(int64_t m, int64_t n, int64_t k, Panel a, const float* b, int64_t ldb, float* c,
-                                   int64_t ldc) {
+HWY_ATTR HWY_NOINLINE void Product(int64_t m, int64_t n, int64_t k, Panel a, const float* b, int64_t ldb,
+                                   float* c, int64_t ldc) {
   const int64_t step = 2 * static_cast<int64_t>(hn::Lanes(DF()));
   for (int64_t j = 0; j < n; j += step)
     for (int64_t i = 0; i < m; i += kRows)
-      Tile<kAccumulate>(k, a.data + i * a.row_stride, a.row_stride, a.col_stride, b + j, ldb, c + i * ldc + j, ldc);
+      Tile<kAccumulate>(k, a.data + i * a.row_stride, a.row_stride, a.col_stride, b + j, ldb, c + i * ldc + j,
+                        ldc);
 }
 
 // panel[Tp, Dp] = scale * head, zero where padded.
@@ -133,7 +136,8 @@ HWY_ATTR void PackTransposed(const Shape& s, Head head, float* panel) {
   }
 }
 
-// Row of scores -> exp(score - max) for keys [0, valid), 0 for [valid, keys). Returns the sum; max by reference.
+// Row of scores -> exp(score - max) for keys [0, valid), 0 for [valid, keys). Returns the sum; max by
+// reference.
 HWY_INLINE float Softmax(float* row, int64_t valid, int64_t keys, float& max) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

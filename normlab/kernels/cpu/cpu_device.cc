@@ -31,24 +31,36 @@ void ForEachElement(const View& view, F&& f) {
 
 double Load(const View& view, int64_t offset) {
   switch (view.dtype) {
-    case DType::kF32: return static_cast<const float*>(view.data)[offset];
-    case DType::kF64: return static_cast<const double*>(view.data)[offset];
-    case DType::kI32: return static_cast<const int32_t*>(view.data)[offset];
-    case DType::kBF16: return static_cast<const BFloat16*>(view.data)[offset].ToFloat();
-    case DType::kF16: break;
+    case DType::kF32:
+      return static_cast<const float*>(view.data)[offset];
+    case DType::kF64:
+      return static_cast<const double*>(view.data)[offset];
+    case DType::kI32:
+      return static_cast<const int32_t*>(view.data)[offset];
+    case DType::kBF16:
+      return static_cast<const BFloat16*>(view.data)[offset].ToFloat();
+    case DType::kF16:
+      break;
   }
   Fail("the CPU device cannot read {} yet", Name(view.dtype));
 }
 
 void Store(const View& view, int64_t offset, double value) {
   switch (view.dtype) {
-    case DType::kF32: static_cast<float*>(view.data)[offset] = static_cast<float>(value); return;
-    case DType::kF64: static_cast<double*>(view.data)[offset] = value; return;
-    case DType::kI32: static_cast<int32_t*>(view.data)[offset] = static_cast<int32_t>(value); return;
+    case DType::kF32:
+      static_cast<float*>(view.data)[offset] = static_cast<float>(value);
+      return;
+    case DType::kF64:
+      static_cast<double*>(view.data)[offset] = value;
+      return;
+    case DType::kI32:
+      static_cast<int32_t*>(view.data)[offset] = static_cast<int32_t>(value);
+      return;
     case DType::kBF16:
       static_cast<BFloat16*>(view.data)[offset] = BFloat16::FromFloat(static_cast<float>(value));
       return;
-    case DType::kF16: break;
+    case DType::kF16:
+      break;
   }
   Fail("the CPU device cannot write {} yet", Name(view.dtype));
 }
@@ -132,7 +144,8 @@ class CpuDevice final : public Device {
   NormImplementation ResolveNorm(const NormSpec& spec, int64_t cols) const override {
     return cpu::ResolveNorm(spec, cols).implementation;
   }
-  std::vector<NormImplementationStatus> NormImplementations(const NormSpec& spec, int64_t cols) const override {
+  std::vector<NormImplementationStatus> NormImplementations(const NormSpec& spec,
+                                                            int64_t cols) const override {
     std::vector<NormImplementationStatus> list;
     for (const cpu::NormImplementationEntry* entry : cpu::NormImplementationOrder())
       list.push_back({.implementation = entry->implementation,
@@ -181,7 +194,9 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options) { return std::make_unique<CpuDevice>(options); }
+std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options) {
+  return std::make_unique<CpuDevice>(options);
+}
 
 std::string CpuLibraryVersion() { return cpu::OneDnnVersion(); }
 

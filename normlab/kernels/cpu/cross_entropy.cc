@@ -1,5 +1,5 @@
-// Cross-entropy over rows of logits: maximum, exponentials with their sum, then one scaling pass that leaves the
-// gradient in place. A row stays in the core's cache between the passes.
+// Cross-entropy over rows of logits: maximum, exponentials with their sum, then one scaling pass that leaves
+// the gradient in place. A row stays in the core's cache between the passes.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/cross_entropy.cc"
@@ -90,7 +90,8 @@ void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args) {
         if (gradient != nullptr) std::fill(gradient, gradient + vocab, 0.0f);
         continue;
       }
-      losses[r] = HWY_DYNAMIC_DISPATCH(Row)(logits, vocab, targets[r], static_cast<float>(args.scale), gradient);
+      losses[r] =
+          HWY_DYNAMIC_DISPATCH(Row)(logits, vocab, targets[r], static_cast<float>(args.scale), gradient);
     }
   });
 }

@@ -1,6 +1,6 @@
 // Matrix products, cut into blocks by shape alone so that the bits do not depend on the number of threads.
-// Each block is one single-threaded product of oneDNN followed by its epilogue while the block is still in the
-// core's cache: bias and GELU cost no pass over memory of their own.
+// Each block is one single-threaded product of oneDNN followed by its epilogue while the block is still in
+// the core's cache: bias and GELU cost no pass over memory of their own.
 //
 // The cutting rule was measured on a 2-core AVX-512 machine (oneDNN 2.6.3; GFLOP/s of the whole product on
 // oneDNN's own threads against blocks): 256 rows 340-398 against 341-388 for forward and data-gradient
@@ -32,7 +32,7 @@ Cut CutOf(const MatMulArgs& args) {
     if (args.epilogue == MatMulArgs::Epilogue::kNone && m * n >= (int64_t{1} << 19)) return {m, n, true};
     return {64, n, false};
   }
-  if (n >= 8192) return {256, 512, false};   // the output head: its few rows would leave threads idle
+  if (n >= 8192) return {256, 512, false};  // the output head: its few rows would leave threads idle
   return {m <= 512 ? 128 : 256, n, false};
 }
 
@@ -64,11 +64,16 @@ void MatMul(CpuContext& context, const MatMulArgs& args) {
   const Cut cut = CutOf(args);
   Gemm gemm{.transpose_a = a.transposed,
             .transpose_b = b.transposed,
-            .m = m, .n = n, .k = k,
-            .a = a.data, .lda = a.ld,
-            .b = b.data, .ldb = b.ld,
+            .m = m,
+            .n = n,
+            .k = k,
+            .a = a.data,
+            .lda = a.ld,
+            .b = b.data,
+            .ldb = b.ld,
             .beta = args.accumulate ? 1.0f : 0.0f,
-            .c = c, .ldc = ldc};
+            .c = c,
+            .ldc = ldc};
   if (cut.whole) {
     RunGemmThreaded(gemm, std::min(context.threads(), kMaxThreadsOfWhole));
     return;

@@ -20,9 +20,10 @@ struct NormImplementationEntry {
   void (*backward)(CpuContext& context, const NormBackwardArgs& args);
 };
 
-const NormImplementationEntry& GenericNorm();     // norm_generic.cc: the body of norms/, row by row
-const NormImplementationEntry& FusedNorm();       // norm_fused.cc: one pass, Highway
-const NormImplementationEntry& HandrolledNorm();  // norm_handrolled.cc: one operation at a time, as eager frameworks
+const NormImplementationEntry& GenericNorm();  // norm_generic.cc: the body of norms/, row by row
+const NormImplementationEntry& FusedNorm();    // norm_fused.cc: one pass, Highway
+const NormImplementationEntry&
+HandrolledNorm();  // norm_handrolled.cc: one operation at a time, as eager frameworks
 
 // In the order in which kFastest tries them; the hand-rolled one only runs when named. [norm_dispatch.cc]
 std::span<const NormImplementationEntry* const> NormImplementationOrder();

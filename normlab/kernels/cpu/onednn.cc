@@ -27,9 +27,8 @@ class OmpThreads {
 };
 
 void Call(const Gemm& g) {
-  const dnnl_status_t status =
-      dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, g.lda, g.b, g.ldb,
-                 g.beta, g.c, g.ldc);
+  const dnnl_status_t status = dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k,
+                                          1.0f, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   if (status != dnnl_success)
     Fail("oneDNN refused a product of {}x{}x{} (status {})", g.m, g.n, g.k, static_cast<int>(status));
 }
@@ -43,8 +42,8 @@ void RunGemm(const Gemm& gemm) {
 
 void RunGemmThreaded(const Gemm& gemm, int threads) {
   const OmpThreads team(threads);
-  // oneDNN's threads are the pool's, but they do not pass through ParallelFor: give each the same treatment of
-  // denormals, or the bits would depend on which thread a block lands.
+  // oneDNN's threads are the pool's, but they do not pass through ParallelFor: give each the same treatment
+  // of denormals, or the bits would depend on which thread a block lands.
   std::vector<std::optional<FlushDenormals>> flush(static_cast<size_t>(threads));
 #pragma omp parallel num_threads(threads)
   flush[static_cast<size_t>(omp_get_thread_num())].emplace();

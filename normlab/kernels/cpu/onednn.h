@@ -26,13 +26,13 @@ struct Gemm {
 // In the calling thread alone, inside or outside of a parallel region.
 void RunGemm(const Gemm& gemm);
 
-// On up to `threads` threads of oneDNN's own choice. The bits do not depend on the count as long as oneDNN does
-// not split k between threads: see matmul.cc for when that holds.
+// On up to `threads` threads of oneDNN's own choice. The bits do not depend on the count as long as oneDNN
+// does not split k between threads: see matmul.cc for when that holds.
 void RunGemmThreaded(const Gemm& gemm, int threads);
 
-// Smallest seconds of c[m,n] = a[m,k] b[k,n] alone, in the fastest of oneDNN's forms: sgemm with a or b stored
-// transposed or not, and the matmul primitive with b packed in the layout of its choice (packing not counted).
-// [onednn_timing.cc]
+// Smallest seconds of c[m,n] = a[m,k] b[k,n] alone, in the fastest of oneDNN's forms: sgemm with a or b
+// stored transposed or not, and the matmul primitive with b packed in the layout of its choice (packing not
+// counted). [onednn_timing.cc]
 double FastestProductSeconds(const ProductShape& shape, int threads);
 
 // Limits oneDNN to an instruction set by normlab's name for it. Only works before oneDNN's first product;

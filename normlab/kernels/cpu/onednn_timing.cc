@@ -15,8 +15,8 @@
 namespace normlab::cpu {
 namespace {
 
-// The fastest of the timed calls after one to warm up: at least 3, and until 30 ms are spent. The minimum, since a bound
-// is what the machine can do: an interruption only ever adds time.
+// The fastest of the timed calls after one to warm up: at least 3, and until 30 ms are spent. The minimum,
+// since a bound is what the machine can do: an interruption only ever adds time.
 double MinSeconds(const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   call();
@@ -48,7 +48,8 @@ class PackedProduct {
     Check(dnnl_memory_desc_create_with_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_format_tag_any));
     Check(dnnl_memory_desc_create_with_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
     Check(dnnl_matmul_primitive_desc_create(&description_, engine_, a_md, b_md, nullptr, c_md, nullptr));
-    const const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(description_, dnnl_query_weights_md, 0);
+    const const_dnnl_memory_desc_t packed =
+        dnnl_primitive_desc_query_md(description_, dnnl_query_weights_md, 0);
     b_ = AlignedMemory(dnnl_memory_desc_get_size(packed));
     Check(dnnl_memory_create(&memory_[0], a_md, engine_, a));
     Check(dnnl_memory_create(&memory_[1], packed, engine_, b_.data()));
@@ -115,10 +116,15 @@ double FastestProductSeconds(const ProductShape& shape, int threads) {
     for (const bool transpose_b : {false, true}) {
       const Gemm gemm{.transpose_a = transpose_a,
                       .transpose_b = transpose_b,
-                      .m = m, .n = n, .k = k,
-                      .a = a, .lda = transpose_a ? m : k,
-                      .b = b, .ldb = transpose_b ? k : n,
-                      .c = c, .ldc = n};
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .a = a,
+                      .lda = transpose_a ? m : k,
+                      .b = b,
+                      .ldb = transpose_b ? k : n,
+                      .c = c,
+                      .ldc = n};
       best = std::min(best, MinSeconds([&] { RunGemmThreaded(gemm, threads); }));
     }
   }

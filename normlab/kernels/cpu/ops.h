@@ -8,14 +8,14 @@
 
 namespace normlab::cpu {
 
-void MatMul(CpuContext& context, const MatMulArgs& args);                       // matmul.cc
+void MatMul(CpuContext& context, const MatMulArgs& args);                                    // matmul.cc
 void BiasGradient(CpuContext& context, const View& dy, const View& dbias, bool accumulate);  // matmul.cc
-void AttentionForward(CpuContext& context, const AttentionForwardArgs& args);   // attention.cc
+void AttentionForward(CpuContext& context, const AttentionForwardArgs& args);                // attention.cc
 void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args);
-void EmbeddingForward(CpuContext& context, const EmbeddingForwardArgs& args);   // embedding.cc
+void EmbeddingForward(CpuContext& context, const EmbeddingForwardArgs& args);  // embedding.cc
 void EmbeddingBackward(CpuContext& context, const EmbeddingBackwardArgs& args);
-void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);           // cross_entropy.cc
-void AdamW(CpuContext& context, const AdamWArgs& args);                         // optimizer.cc
-double SumSquares(CpuContext& context, const View& x);                          // optimizer.cc
+void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);  // cross_entropy.cc
+void AdamW(CpuContext& context, const AdamWArgs& args);                // optimizer.cc
+double SumSquares(CpuContext& context, const View& x);                 // optimizer.cc
 
 }  // namespace normlab::cpu

@@ -25,7 +25,7 @@ struct AdamNumbers {
   float rate;                  // learning_rate / (1 - beta1^t)
   float inv_root_correction2;  // 1 / sqrt(1 - beta2^t)
   float eps;
-  float keep;                  // 1 - learning_rate * weight_decay, or 1
+  float keep;  // 1 - learning_rate * weight_decay, or 1
 };
 
 constexpr int64_t kChunk = 1 << 16;
@@ -46,8 +46,7 @@ HWY_INLINE void AdamVector(D d, const AdamNumbers& n, const float* g, float* w, 
       hn::MulAdd(hn::Set(d, n.beta1), hn::LoadU(d, m), hn::Mul(hn::Set(d, n.one_minus_beta1), grad));
   const auto v_new = hn::MulAdd(hn::Set(d, n.beta2), hn::LoadU(d, v),
                                 hn::Mul(hn::Set(d, n.one_minus_beta2), hn::Mul(grad, grad)));
-  const auto denominator =
-      hn::MulAdd(hn::Sqrt(v_new), hn::Set(d, n.inv_root_correction2), hn::Set(d, n.eps));
+  const auto denominator = hn::MulAdd(hn::Sqrt(v_new), hn::Set(d, n.inv_root_correction2), hn::Set(d, n.eps));
   const auto update = hn::Div(hn::Mul(hn::Set(d, n.rate), m_new), denominator);
   hn::StoreU(m_new, d, m);
   hn::StoreU(v_new, d, v);
@@ -117,9 +116,9 @@ void AdamW(CpuContext& context, const AdamWArgs& args) {
       if (from == to) return;
       AdamNumbers n = numbers;
       n.keep = factor;
-      HWY_DYNAMIC_DISPATCH(AdamChunk)(to - from, n, args.gradient.as<const float>() + from,
-                                      args.weight.as<float>() + from, args.m.as<float>() + from,
-                                      args.v.as<float>() + from);
+      HWY_DYNAMIC_DISPATCH(AdamChunk)
+      (to - from, n, args.gradient.as<const float>() + from, args.weight.as<float>() + from,
+       args.m.as<float>() + from, args.v.as<float>() + from);
     };
     run(begin, decayed_end, keep);
     run(decayed_end, end, 1.0f);

@@ -1,0 +1,150 @@
+#include "normlab/apps/run_options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "normlab/apps/command.h"
+#include "normlab/base/error.h"
+#include "normlab/base/files.h"
+#include "normlab/base/threads.h"
+#include "normlab/data/windows.h"
+
+namespace normlab::apps {
+namespace {
+
+constexpr int64_t kMostThreads = 1024;
+
+std::string PresetNames() {
+  std::string names;
+  for (const Preset& preset : Presets()) names += (names.empty() ? "" : ", ") + preset.name;
+  return names;
+}
+
+}  // namespace
+
+void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string& out_description,
+                   const std::string& json_description) {
+  const std::string what = "What is trained";
+  parser.add_option("--data", arguments.data, "text files, read as bytes; the last tenth is held out")
+      ->type_name("FILE...")
+      ->required()
+      ->group(what);
+  parser
+      .add_option("--preset", arguments.preset,
+                  "a model and its schedule: " + PresetNames() + " (default tiny)")
+      ->type_name("NAME")
+      ->group(what);
+  parser.add_option("--config", arguments.config, "a JSON file of configuration keys, on top of the preset")
+      ->type_name("FILE")
+      ->group(what);
+  parser
+      .add_option("--set", arguments.set, "sets one configuration key; may be repeated (`normlab list keys`)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(what);
+  parser.add_option("--steps", arguments.steps, "updates of the weights: short for --set steps=N")
+      ->type_name("N")
+      ->group(what);
+  parser.add_option("--batch", arguments.batch, "sequences in a step: short for --set batch=N")
+      ->type_name("N")
+      ->group(what);
+  parser
+      .add_option("--context", arguments.context, "tokens in a training sequence: short for --set window=N")
+      ->type_name("N")
+      ->group(what);
+  parser.add_option("--dtype", arguments.dtype, "f32; bf16 is not there yet")->type_name("TYPE")->group(what);
+
+  const std::string how = "How it is run";
+  parser.add_option("--out", arguments.out, out_description)->type_name("DIR")->required()->group(how);
+  parser
+      .add_option("--threads", arguments.threads,
+                  "default: what the CPU affinity and the cgroup allow; changes no bit of a loss")
+      ->type_name("N")
+      ->group(how);
+  parser.add_flag("--json", arguments.json, json_description)->group(how);
+}
+
+std::vector<Assignment> Assignments(const RunArguments& arguments) {
+  std::vector<Assignment> assignments;
+  const auto add = [&](std::string key, std::string option, std::string text) {
+    for (const Assignment& other : assignments)
+      if (other.key == key)
+        throw UsageError(
+            fmt::format("{} is set twice, by {} and by {}; set it once", key, other.option, option));
+    assignments.push_back({std::move(key), std::move(option), std::move(text)});
+  };
+  for (const std::string& text : arguments.set) add(internal::SplitAssignment(text).first, "--set", text);
+  const auto add_short = [&](const char* key, const char* option, const std::optional<std::string>& value) {
+    if (value) add(key, option, fmt::format("{}={}", key, *value));
+  };
+  add_short("steps", "--steps", arguments.steps);
+  add_short("batch", "--batch", arguments.batch);
+  add_short("window", "--context", arguments.context);
+  add_short("dtype", "--dtype", arguments.dtype);
+  return assignments;
+}
+
+TrainConfig MakeConfig(const RunArguments& arguments, const std::vector<Assignment>& assignments) {
+  TrainConfig config = PresetConfig(arguments.preset);
+  if (arguments.config) ApplyText(config, ReadFile(*arguments.config), *arguments.config);
+  for (const Assignment& assignment : assignments) Set(config, assignment.text);
+  return config;
+}
+
+int Threads(const RunArguments& arguments) {
+  const int available = DefaultThreads();
+  if (!arguments.threads) return available;
+  const auto threads = static_cast<int>(WholeNumber("--threads", *arguments.threads, 1, kMostThreads));
+  if (threads > available)
+    PrintNote(
+        fmt::format("--threads {} is more than the {} CPUs that this process may use: slower, and no fair "
+                    "measure of time",
+                    threads, available));
+  return threads;
+}
+
+std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments) {
+  const std::vector<std::filesystem::path> paths(arguments.data.begin(), arguments.data.end());
+  return ReadByteTokens(paths);
+}
+
+Json DataIdentity(const TokenSource& tokens) {
+  Json files = Json::array();
+  for (const TokenFile& file : tokens.info().files)
+    files.push_back({{"path", file.path}, {"bytes", file.bytes}});
+  return {{"files", std::move(files)},
+          {"tokens", tokens.size()},
+          {"hash", tokens.info().data_hash},
+          {"tokenizer", tokens.info().tokenizer},
+          {"tokenizer_hash", tokens.info().tokenizer_hash}};
+}
+
+std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device) {
+  config.Validate();
+  CheckVocabulary(tokens, config.model.vocab_size);
+  SplitTokens(tokens, {.window = config.Window(),
+                       .batch = config.batch,
+                       .held_out_fraction = config.held_out_fraction,
+                       .held_out_windows = config.held_out_windows});
+  return std::string(Name(device.ResolveNorm(config.model.Norm(), config.model.emb_dim)));
+}
+
+int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low, int64_t high) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw UsageError(fmt::format("{} {} is not allowed; {} takes a whole number from {} to {}", option, text,
+                                 option, low, high));
+  return value;
+}
+
+double PositiveNumber(std::string_view option, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || !(value > 0))
+    throw UsageError(fmt::format("{} {} is not allowed; {} takes a number above 0", option, text, option));
+  return value;
+}
+
+}  // namespace normlab::apps

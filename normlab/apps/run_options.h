@@ -1,0 +1,60 @@
+#pragma once
+// Options that train and compare share: what is trained, on what, where, and with how many threads.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "normlab/base/json.h"
+#include "normlab/data/tokens.h"
+#include "normlab/kernels/device.h"
+#include "normlab/train/config.h"
+
+namespace normlab::apps {
+
+struct RunArguments {
+  std::vector<std::string> data, set;
+  std::string out;
+  std::string preset = "tiny";
+  std::optional<std::string> config, steps, batch, context, dtype, threads;
+  bool json = false;
+};
+
+void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string& out_description,
+                   const std::string& json_description);
+
+// Keys set on the command line: --set and its short forms. Throws UsageError where a key is set twice.
+struct Assignment {
+  std::string key;
+  std::string option;  // that set it: "--steps"
+  std::string text;    // "steps=60"
+};
+std::vector<Assignment> Assignments(const RunArguments& arguments);
+
+// Preset, then file, then assignments; not validated.
+TrainConfig MakeConfig(const RunArguments& arguments, const std::vector<Assignment>& assignments);
+
+// --threads, or what the process may use; says so where it is more than that.
+int Threads(const RunArguments& arguments);
+
+// The files of --data as tokens.
+std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments);
+
+// What a record says of the data.
+Json DataIdentity(const TokenSource& tokens);
+
+// Everything that would stop a run of this configuration, found before anything is written. Returns what its
+// norm resolves to on this device. Throws Error.
+std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device);
+
+// Numbers of options that are no configuration keys. Throw UsageError that names the option, the text and
+// what is allowed.
+int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low, int64_t high);
+double PositiveNumber(std::string_view option, std::string_view text);
+
+}  // namespace normlab::apps

@@ -1,0 +1,286 @@
+#include "normlab/study/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "normlab/base/error.h"
+#include "normlab/stats/descriptive.h"
+#include "normlab/stats/multiplicity.h"
+#include "normlab/stats/two_way.h"
+
+namespace normlab {
+namespace {
+
+constexpr Metric kMetrics[] = {Metric::kTestLoss, Metric::kTime, Metric::kTokensPerSecond,
+                               Metric::kPeakBytes};
+
+bool IsSpeed(Metric metric) { return metric == Metric::kTime || metric == Metric::kTokensPerSecond; }
+
+// Cells by variant and seed.
+class CellTable {
+ public:
+  CellTable(const StudyPlan& plan, const std::vector<Cell>& cells)
+      : seeds_(plan.seeds.size()), table_(plan.cells(), nullptr) {
+    for (const Cell& cell : cells) table_[cell.variant * seeds_ + cell.seed] = &cell;
+    for (const Cell* cell : table_) NL_CHECK(cell != nullptr);
+  }
+  const Cell& at(size_t variant, size_t seed) const { return *table_[variant * seeds_ + seed]; }
+  size_t seeds() const { return seeds_; }
+
+ private:
+  size_t seeds_;
+  std::vector<const Cell*> table_;
+};
+
+void Count(Counts& counts, CellStatus status) {
+  ++counts.planned;
+  counts.done += status == CellStatus::kDone;
+  counts.diverged += status == CellStatus::kDiverged;
+  counts.failed += status == CellStatus::kFailed;
+  counts.missing += status == CellStatus::kMissing;
+}
+
+bool SameMachine(const Machine& a, const Machine& b) {
+  return a.cpu == b.cpu && a.threads == b.threads && a.onednn == b.onednn;
+}
+
+std::optional<double> MeanOf(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  return stats::Mean(values);
+}
+
+VariantSummary Summarize(const StudyPlan& plan, const CellTable& table, size_t variant) {
+  VariantSummary summary{.name = plan.variants[variant].variant.name};
+  const auto values = [&](auto&& value_of) {
+    std::vector<double> all;
+    for (size_t s = 0; s < table.seeds(); ++s)
+      if (const std::optional<double> value = value_of(table.at(variant, s))) all.push_back(*value);
+    return all;
+  };
+  const auto metric = [&](Metric m) { return values([m](const Cell& cell) { return Value(m, cell); }); };
+  for (size_t s = 0; s < table.seeds(); ++s) Count(summary.counts, table.at(variant, s).status);
+  const std::vector<double> losses = metric(Metric::kTestLoss);
+  summary.test_loss = MeanOf(losses);
+  if (losses.size() > 1) summary.test_loss_sd = stats::SampleSd(losses);
+  summary.time_s = MeanOf(metric(Metric::kTime));
+  const std::optional<double> tokens = MeanOf(values([](const Cell& cell) -> std::optional<double> {
+    if (!Value(Metric::kTime, cell)) return std::nullopt;
+    return static_cast<double>(cell.record->tokens);
+  }));
+  if (tokens && summary.time_s) summary.tokens_per_s = *tokens / *summary.time_s;
+  summary.peak_bytes = MeanOf(metric(Metric::kPeakBytes));
+  summary.products_share = MeanOf(values([](const Cell& cell) -> std::optional<double> {
+    if (cell.status != CellStatus::kDone) return std::nullopt;
+    return cell.record->products_share;
+  }));
+  return summary;
+}
+
+// Pairs of one metric, seed by seed.
+std::vector<stats::PairedCell> Pairs(const CellTable& table, size_t variant, size_t baseline, Metric metric,
+                                     size_t& left_out) {
+  std::vector<stats::PairedCell> pairs;
+  for (size_t s = 0; s < table.seeds(); ++s) {
+    const Cell &mine = table.at(variant, s), &theirs = table.at(baseline, s);
+    stats::PairedCell pair{.variant = Value(metric, mine),
+                           .baseline = Value(metric, theirs),
+                           .variant_ran = IsFinished(mine.status),
+                           .baseline_ran = IsFinished(theirs.status)};
+    // Times of different machines say nothing about the variants.
+    if (IsSpeed(metric) && pair.variant && pair.baseline &&
+        !SameMachine(mine.record->machine, theirs.record->machine)) {
+      ++left_out;
+      pair = {.variant_ran = false, .baseline_ran = false};
+    }
+    pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+// Memory does not vary by chance: means and their difference, no test.
+stats::Comparison CountBytes(const std::vector<stats::PairedCell>& pairs) {
+  std::vector<double> variant, baseline;
+  for (const stats::PairedCell& pair : pairs) {
+    if (!pair.variant || !pair.baseline) continue;
+    variant.push_back(*pair.variant);
+    baseline.push_back(*pair.baseline);
+  }
+  stats::Comparison result{
+      .n = variant.size(), .mean_variant = MeanOf(variant), .mean_baseline = MeanOf(baseline)};
+  if (result.n == 0) return result;
+  result.difference = *result.mean_variant - *result.mean_baseline;
+  if (*result.mean_baseline > 0) result.ratio = *result.mean_variant / *result.mean_baseline;
+  return result;
+}
+
+std::optional<stats::Interval> TextInterval(const CellTable& table, size_t variant, size_t baseline,
+                                            double alpha) {
+  std::vector<double> differences;
+  size_t seeds = 0, blocks = 0;
+  for (size_t s = 0; s < table.seeds(); ++s) {
+    const Cell &mine = table.at(variant, s), &theirs = table.at(baseline, s);
+    if (mine.status != CellStatus::kDone || theirs.status != CellStatus::kDone) continue;
+    const std::vector<double>&a = mine.record->test_block_losses, &b = theirs.record->test_block_losses;
+    if (seeds++ == 0) blocks = a.size();
+    if (a.size() != blocks || b.size() != blocks) return std::nullopt;  // variants with other windows
+    for (size_t i = 0; i < blocks; ++i) differences.push_back(a[i] - b[i]);
+  }
+  if (seeds < 2 || blocks < 2) return std::nullopt;
+  return stats::TwoWayInterval(differences, seeds, blocks, alpha).interval;
+}
+
+stats::ComparisonRule RuleFor(const StudyPlan& plan, Metric metric) {
+  return {.alpha = plan.alpha,
+          .variants = static_cast<int>(plan.variants.size()) - 1,
+          .looks = plan.looks,
+          .look = plan.look(),
+          .margin = IsSpeed(metric) ? plan.speed_margin : plan.margin_nats,
+          .log_ratio = IsSpeed(metric),
+          .higher_is_better = metric == Metric::kTokensPerSecond};
+}
+
+stats::Words WordsFor(Metric metric) {
+  switch (metric) {
+    case Metric::kTestLoss:
+      return {.metric = "loss", .unit = "nats"};
+    case Metric::kTime:
+      return {.metric = "training time", .unit = "seconds", .setup = "this machine and set-up"};
+    case Metric::kTokensPerSecond:
+      return {.metric = "tokens/s", .unit = "tokens/s", .setup = "this machine and set-up"};
+    case Metric::kPeakBytes:
+      return {.metric = "memory", .unit = "bytes", .setup = "this set-up"};
+  }
+  return {};
+}
+
+std::string ExplainInterim(const MetricComparison& comparison) {
+  std::string text = stats::Explain(comparison.result, comparison.rule, WordsFor(comparison.metric));
+  if (comparison.interim) text = "interim, as cells are still to run: " + text;
+  if (comparison.left_out > 0)
+    text += fmt::format(
+        " {} left out: the two runs had different machines or numbers of threads.",
+        comparison.left_out == 1 ? "One pair is" : fmt::format("{} pairs are", comparison.left_out));
+  return text;
+}
+
+void CompareAll(StudyResults& results, const CellTable& table) {
+  const StudyPlan& plan = results.plan;
+  const size_t baseline = plan.Baseline();
+  for (const Metric metric : kMetrics) {
+    std::vector<MetricComparison> family;
+    std::vector<stats::Comparison> for_holm;
+    for (size_t v = 0; v < plan.variants.size(); ++v) {
+      if (v == baseline) continue;
+      MetricComparison comparison{.variant = v,
+                                  .metric = metric,
+                                  .rule = RuleFor(plan, metric),
+                                  .judged = metric != Metric::kPeakBytes,
+                                  .interim = !results.counts.complete()};
+      const std::vector<stats::PairedCell> pairs = Pairs(table, v, baseline, metric, comparison.left_out);
+      comparison.result = comparison.judged ? stats::Compare(pairs, comparison.rule) : CountBytes(pairs);
+      if (metric == Metric::kTestLoss) {
+        const double alpha = stats::AlphaPerVerdict(plan.alpha, comparison.rule.variants, plan.looks);
+        comparison.text_interval = TextInterval(table, v, baseline, alpha);
+      }
+      for_holm.push_back(comparison.result);
+      family.push_back(std::move(comparison));
+    }
+    stats::AdjustHolm(for_holm);
+    for (size_t i = 0; i < family.size(); ++i) {
+      if (family[i].judged) {
+        family[i].result = for_holm[i];
+        family[i].explanation = ExplainInterim(family[i]);
+      }
+      results.comparisons.push_back(std::move(family[i]));
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view Name(Metric metric) {
+  switch (metric) {
+    case Metric::kTestLoss:
+      return "test_loss";
+    case Metric::kTime:
+      return "time";
+    case Metric::kTokensPerSecond:
+      return "tokens_per_s";
+    case Metric::kPeakBytes:
+      return "peak_bytes";
+  }
+  return "?";
+}
+
+std::optional<double> Value(Metric metric, const Cell& cell) {
+  if (cell.status != CellStatus::kDone) return std::nullopt;
+  const RunRecord& record = *cell.record;
+  switch (metric) {
+    case Metric::kTestLoss:
+      return record.test_loss;
+    case Metric::kTime:
+      return record.time_s > 0 ? std::optional(record.time_s) : std::nullopt;
+    case Metric::kTokensPerSecond:
+      return record.tokens_per_s;
+    case Metric::kPeakBytes:
+      return static_cast<double>(record.peak_bytes);
+  }
+  return std::nullopt;
+}
+
+const MetricComparison* StudyResults::Find(size_t variant, Metric metric) const {
+  for (const MetricComparison& comparison : comparisons)
+    if (comparison.variant == variant && comparison.metric == metric) return &comparison;
+  return nullptr;
+}
+
+bool StudyResults::AnyWorse() const {
+  return std::ranges::any_of(comparisons, [](const MetricComparison& comparison) {
+    const stats::Verdict verdict = comparison.result.verdict;
+    return comparison.metric == Metric::kTestLoss &&
+           (verdict == stats::Verdict::kWorse || verdict == stats::Verdict::kDiverged);
+  });
+}
+
+StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells) {
+  StudyResults results{.plan = plan, .cells = cells};
+  std::ranges::sort(results.cells, {}, [](const Cell& cell) { return std::pair(cell.variant, cell.seed); });
+  const CellTable table(plan, cells);
+  for (const Cell& cell : results.cells) {
+    Count(results.counts, cell.status);
+    if (!IsFinished(cell.status)) continue;
+    if (!results.machine) results.machine = cell.record->machine;
+    results.machines_differ |= !SameMachine(*results.machine, cell.record->machine);
+  }
+  for (size_t v = 0; v < plan.variants.size(); ++v) results.variants.push_back(Summarize(plan, table, v));
+  if (plan.variants.size() > 1) CompareAll(results, table);
+  return results;
+}
+
+bool LookTaken(const StudyPlan& plan, const std::vector<Cell>& cells) {
+  const CellTable table(plan, cells);
+  const size_t baseline = plan.Baseline();
+  const Look* before = plan.history.size() > 1 ? &plan.history[plan.history.size() - 2] : nullptr;
+  const auto is_new = [&](size_t variant, size_t seed) {
+    return before == nullptr ||
+           std::ranges::count(before->variants, plan.variants[variant].variant.name) == 0 ||
+           std::ranges::count(before->seeds, plan.seeds[seed]) == 0;
+  };
+  for (size_t v = 0; v < plan.variants.size(); ++v) {
+    size_t pairs = 0;
+    bool any_new = false;
+    for (size_t s = 0; s < table.seeds(); ++s) {
+      if (v == baseline || !IsFinished(table.at(v, s).status) || !IsFinished(table.at(baseline, s).status))
+        continue;
+      ++pairs;
+      any_new |= is_new(v, s);
+    }
+    if (pairs >= 2 && any_new) return true;
+  }
+  return false;
+}
+
+}  // namespace normlab

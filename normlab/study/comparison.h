@@ -1,0 +1,71 @@
+#pragma once
+// From cells to results: what each variant reached, and how it stands against the baseline. Pure.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "normlab/stats/comparison.h"
+#include "normlab/stats/explain.h"
+#include "normlab/stats/interval.h"
+#include "normlab/study/folder.h"
+#include "normlab/study/plan.h"
+
+namespace normlab {
+
+enum class Metric { kTestLoss, kTime, kTokensPerSecond, kPeakBytes };
+std::string_view Name(Metric metric);  // "test_loss", "time", "tokens_per_s", "peak_bytes"
+
+// The number of a finished cell; nothing where it does not exist.
+std::optional<double> Value(Metric metric, const Cell& cell);
+
+// How many cells are in which state.
+struct Counts {
+  size_t planned = 0, done = 0, diverged = 0, failed = 0, missing = 0;
+  bool complete() const { return failed == 0 && missing == 0; }
+};
+
+// Means are over the cells that are done; nothing where there is none.
+struct VariantSummary {
+  std::string name;
+  Counts counts;
+  std::optional<double> test_loss, test_loss_sd;  // the latter from two seeds on
+  std::optional<double> time_s, peak_bytes, products_share;
+  std::optional<double> tokens_per_s;  // all tokens over all time, so that it agrees with time_s
+};
+
+struct MetricComparison {
+  size_t variant = 0;  // index into the plan
+  Metric metric = Metric::kTestLoss;
+  stats::ComparisonRule rule;
+  stats::Comparison
+      result;  // of kPeakBytes only n, means, difference and ratio: memory is counted, not judged
+  bool judged = true;
+  bool interim = false;  // cells are still to run: labelled, and no verdict to quote
+  size_t left_out = 0;   // pairs whose times were not measured on equal machines and threads
+  std::optional<stats::Interval> text_interval;  // of the loss: carries the sampling of the held-out text too
+  std::string explanation;                       // plain English; empty where not judged
+};
+
+struct StudyResults {
+  StudyPlan plan;
+  std::vector<Cell> cells;  // variant by variant, seed by seed
+  Counts counts;
+  std::vector<VariantSummary> variants;
+  std::vector<MetricComparison> comparisons;  // metric by metric, variants in their order
+  std::optional<Machine> machine;             // of the cells: the first finished one's
+  bool machines_differ = false;               // in processor or threads, among the finished cells
+
+  const MetricComparison* Find(size_t variant, Metric metric) const;  // null for the baseline
+  bool AnyWorse() const;  // a loss is worse, or its variant diverged
+};
+
+StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells);
+
+// True where a verdict can be read that could not be read at the look before: at least two seeds
+// finished in the baseline and a variant, and something finished that was no part of the look before.
+bool LookTaken(const StudyPlan& plan, const std::vector<Cell>& cells);
+
+}  // namespace normlab

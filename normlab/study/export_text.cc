@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "normlab/base/progress.h"
+#include "normlab/study/export.h"
+#include "normlab/study/text_table.h"
+
+namespace normlab {
+namespace {
+
+constexpr std::string_view kNothing = "-";
+
+std::string OrNothing(const std::optional<double>& value, auto&& format) {
+  return value ? std::string(format(*value)) : std::string(kNothing);
+}
+
+std::string Seconds(double value) {
+  return fmt::format("{:.{}f}", value, value < 10 ? 3 : value < 1000 ? 2 : 0);
+}
+std::string Loss(double value) { return fmt::format("{:.4f}", value); }
+std::string Mebibytes(double value) { return fmt::format("{:.1f}", value / (1024 * 1024)); }
+std::string PValue(double value) { return value < 0.0001 ? "<.0001" : fmt::format("{:.4f}", value); }
+
+// Verdicts in words that say the direction.
+std::string Verdict(const MetricComparison& comparison) {
+  const bool time = comparison.metric == Metric::kTime;
+  std::string word;
+  switch (comparison.result.verdict) {
+    case stats::Verdict::kNone:
+      word = comparison.result.n == 1 ? "one seed" : "no pair";
+      break;
+    case stats::Verdict::kBetter:
+      word = time ? "less time" : "lower loss";
+      break;
+    case stats::Verdict::kWorse:
+      word = comparison.result.worse_by_divergence ? "diverges" : time ? "more time" : "higher loss";
+      break;
+    case stats::Verdict::kEquivalent:
+      word = "equivalent";
+      break;
+    case stats::Verdict::kIdentical:
+      word = "identical";
+      break;
+    case stats::Verdict::kDiverged:
+      word = "diverged";
+      break;
+    case stats::Verdict::kUndecided:
+      word = "undecided";
+      break;
+  }
+  return comparison.interim ? word + "*" : word;
+}
+
+// A ratio as a change: "-2.39%"; from tenfold on as a factor.
+std::string Change(double ratio) {
+  return ratio < 10 ? fmt::format("{:+.2f}%", 100 * (ratio - 1)) : fmt::format("x{:.3g}", ratio);
+}
+
+// The level at which the study as a whole may err, and that of each interval.
+std::string IntervalName(const StudyPlan& plan) {
+  return fmt::format("simultaneous {:g}% interval", 100 * (1 - plan.alpha));
+}
+
+std::string IntervalTitle(const StudyPlan& plan) {
+  return fmt::format("{:g}% interval", 100 * (1 - plan.alpha));
+}
+
+std::string Varied(const StudyPlan& plan) {
+  std::string text;
+  for (const std::string& key : plan.varied_keys) text += (text.empty() ? "" : ", ") + key;
+  return text.empty() ? "one variant" : text;
+}
+
+// "1 to 5", or "1, 2, 7"
+std::string Seeds(const StudyPlan& plan) {
+  const std::vector<uint64_t>& seeds = plan.seeds;
+  if (seeds.size() > 2 && seeds.back() - seeds.front() + 1 == seeds.size() && std::ranges::is_sorted(seeds))
+    return fmt::format("{} to {}", seeds.front(), seeds.back());
+  std::string text;
+  for (const uint64_t seed : seeds) text += fmt::format("{}{}", text.empty() ? "" : ", ", seed);
+  return text;
+}
+
+std::string DataText(const StudyPlan& plan) {
+  const Json files = plan.data.value("files", Json::array());
+  std::string text = "unknown";
+  if (!files.empty()) text = Printable(std::filesystem::path(files[0].value("path", "")).filename().string());
+  if (files.size() > 1) text += fmt::format(" and {} more files", files.size() - 1);
+  if (plan.data.contains("tokens"))
+    text += ", " + FormatCount(plan.data["tokens"].get<int64_t>()) + " tokens";
+  return text + fmt::format(" ({})", plan.data.value("tokenizer", "?"));
+}
+
+// "60 steps of 4,096 tokens", from the baseline; keys that vary are shown in the names.
+std::string StepsText(const StudyPlan& plan) {
+  const TrainConfig& config = plan.variants[plan.Baseline()].variant.config;
+  return fmt::format("{} steps of {} tokens", FormatCount(config.steps), FormatCount(config.TokensPerStep()));
+}
+
+std::string Header(const StudyResults& results, size_t columns) {
+  const StudyPlan& plan = results.plan;
+  const Machine& machine = results.machine ? *results.machine : plan.machine;
+  const auto line = [&](std::string_view label, const std::string& text) {
+    return Wrap(text, columns, fmt::format("{:<9}", label), std::string(9, ' '));
+  };
+  std::string text =
+      line("study", fmt::format("{}: {} x {}; {}", Varied(plan), Counted(plan.variants.size(), "variant"),
+                                Counted(plan.seeds.size(), "seed"), StepsText(plan)));
+  text += line("data", DataText(plan));
+  text += line("machine", fmt::format("{}, {}, {}{}", machine.cpu, machine.isa,
+                                      Counted(static_cast<size_t>(machine.threads), "thread"),
+                                      results.machines_differ ? " (the first cell's; others differ)" : ""));
+  text += line("seeds", Seeds(plan));
+  text += line("cells", CountsText(results.counts));
+  return text;
+}
+
+std::string MeansTable(const StudyResults& results, size_t columns) {
+  TextTable table({{"norm"}, {"time s"}, {"tokens/s"}, {"test loss"}, {"sd"}, {"peak MiB"}, {"done"}});
+  if (results.plan.varied_keys != std::vector<std::string>{"norm_type"})
+    table = TextTable({{"variant"}, {"time s"}, {"tokens/s"}, {"test loss"}, {"sd"}, {"peak MiB"}, {"done"}});
+  for (const VariantSummary& variant : results.variants)
+    table.AddRow({Printable(variant.name), OrNothing(variant.time_s, Seconds),
+                  OrNothing(variant.tokens_per_s, Rounded), OrNothing(variant.test_loss, Loss),
+                  OrNothing(variant.test_loss_sd, Loss), OrNothing(variant.peak_bytes, Mebibytes),
+                  fmt::format("{}/{}", variant.counts.done, variant.counts.planned)});
+  return table.Render(columns) + Wrap(fmt::format("Means over the seeds that are done; sd: standard "
+                                                  "deviation of the test loss (nats) over them. "
+                                                  "Baseline: {}.",
+                                                  Printable(results.plan.baseline)),
+                                      columns);
+}
+
+std::string LossTable(const StudyResults& results, size_t columns) {
+  TextTable table(
+      {{"test loss, nats"}, {"diff."}, {""}, {IntervalTitle(results.plan)}, {"p"}, {"verdict", true}});
+  for (const MetricComparison& comparison : results.comparisons) {
+    if (comparison.metric != Metric::kTestLoss) continue;
+    const stats::Comparison& c = comparison.result;
+    const std::string interval = c.ci_low && c.ci_high
+                                     ? fmt::format("[{:+.4f}, {:+.4f}]", *c.ci_low, *c.ci_high)
+                                     : std::string(kNothing);
+    table.AddRow({Printable(results.variants[comparison.variant].name),
+                  OrNothing(c.difference, [](double d) { return fmt::format("{:+.4f}", d); }),
+                  OrNothing(c.ratio, Change), interval, OrNothing(c.p_value, PValue), Verdict(comparison)});
+  }
+  return table.Render(columns);
+}
+
+std::string TimeTable(const StudyResults& results, size_t columns) {
+  TextTable table(
+      {{"training time"}, {"diff."}, {IntervalTitle(results.plan)}, {"p"}, {"n"}, {"verdict", true}});
+  for (const MetricComparison& comparison : results.comparisons) {
+    if (comparison.metric != Metric::kTime) continue;
+    const stats::Comparison& c = comparison.result;
+    const std::string interval = c.ci_low && c.ci_high
+                                     ? fmt::format("[{}, {}]", Change(*c.ci_low), Change(*c.ci_high))
+                                     : std::string(kNothing);
+    table.AddRow({Printable(results.variants[comparison.variant].name), OrNothing(c.ratio, Change), interval,
+                  OrNothing(c.p_value, PValue), fmt::format("{}", c.n), Verdict(comparison)});
+  }
+  return table.Render(columns);
+}
+
+std::string Legend(const StudyResults& results, size_t columns) {
+  const StudyPlan& plan = results.plan;
+  const size_t others = plan.variants.size() - 1;  // K of the statistics
+  const stats::Comparison& any = results.comparisons.front().result;
+  std::string text = fmt::format(
+      "Differences are variant minus baseline, paired by seed; interval: {}, over {} and {} ({:.4g}% each); "
+      "p: paired t test, unadjusted (Holm-adjusted in results.json). Margins stated beforehand: {:g} nats, "
+      "{:g}% of "
+      "time.",
+      IntervalName(plan), Counted(others, "comparison"),
+      Counted(static_cast<size_t>(plan.looks), "declared look"), 100 * any.confidence, plan.margin_nats,
+      100 * plan.speed_margin);
+  if (plan.look() > 1 || plan.look() > plan.looks) text += fmt::format(" This is look {}.", plan.look());
+  text = Wrap(text, columns);
+  if (!results.counts.complete())
+    text += Wrap("* interim: cells are still to run, and a verdict read now is no verdict of this study.",
+                 columns);
+  if (plan.look() > plan.looks)
+    text += Wrap(
+        fmt::format("Exploratory: {} {} declared before the first cell, so these verdicts no longer keep the "
+                    "error rate that their intervals name.",
+                    Counted(static_cast<size_t>(plan.looks), "look"), plan.looks == 1 ? "was" : "were"),
+        columns);
+  return text;
+}
+
+std::string Explanations(const StudyResults& results, size_t columns) {
+  std::string text;
+  for (size_t v = 0; v < results.variants.size(); ++v) {
+    const MetricComparison* loss = results.Find(v, Metric::kTestLoss);
+    const MetricComparison* time = results.Find(v, Metric::kTime);
+    if (loss == nullptr || time == nullptr) continue;
+    text += Wrap(fmt::format("{}: {}", Printable(results.variants[v].name), loss->explanation), columns, "",
+                 "  ");
+    text += Wrap(fmt::format("Time: {}", time->explanation), columns, "  ", "  ");
+  }
+  return text;
+}
+
+// What else differs between a variant and the baseline: nobody should take it for the effect of the varied
+// key.
+std::string AlsoDiffers(const StudyResults& results, size_t columns) {
+  const StudyPlan& plan = results.plan;
+  const PlannedVariant& baseline = plan.variants[plan.Baseline()];
+  const Json base_config = ToJson(baseline.variant.config);
+  std::string text;
+  for (size_t v = 0; v < plan.variants.size(); ++v) {
+    if (v == plan.Baseline()) continue;
+    const PlannedVariant& planned = plan.variants[v];
+    std::vector<std::string> parts;
+    const int64_t more = planned.variant.parameters - baseline.variant.parameters;
+    if (more != 0)
+      parts.push_back(fmt::format("{} parameters {} ({}, of them {} in norms)", FormatCount(std::abs(more)),
+                                  more > 0 ? "more" : "fewer", FormatCount(planned.variant.parameters),
+                                  FormatCount(planned.variant.norm_parameters)));
+    for (const KeyDifference& difference : Differences(base_config, ToJson(planned.variant.config)))
+      if (std::ranges::count(plan.varied_keys, difference.key) == 0)
+        parts.push_back(fmt::format("{} {} instead of {}", difference.key, DumpJson(difference.asked),
+                                    DumpJson(difference.recorded)));
+    std::string joined;
+    for (const std::string& part : parts) joined += (joined.empty() ? "" : "; ") + part;
+    if (!parts.empty())
+      text += Wrap(fmt::format("{}: {}", Printable(planned.variant.name), joined), columns, "  ", "    ");
+  }
+  return Wrap(fmt::format("Besides {}, {} from the baseline ({} parameters, {} of them in norms){}",
+                          Varied(plan), text.empty() ? "nothing differs" : "these differ",
+                          FormatCount(baseline.variant.parameters),
+                          FormatCount(baseline.variant.norm_parameters), text.empty() ? "." : ":"),
+              columns) +
+         text;
+}
+
+std::string Problems(const StudyResults& results, size_t columns) {
+  std::string text;
+  for (const Cell& cell : results.cells) {
+    if (cell.status == CellStatus::kDone) continue;
+    text += Wrap(fmt::format("{}, seed {}: {}{}", Printable(results.variants[cell.variant].name),
+                             results.plan.seeds[cell.seed], Name(cell.status),
+                             cell.reason.empty() ? "" : ": " + Printable(cell.reason)),
+                 columns, "  ", "    ");
+  }
+  return text.empty() ? text : "Cells that are not done:\n" + text;
+}
+
+}  // namespace
+
+std::string CountsText(const Counts& counts) {
+  return fmt::format("{} planned: {} done, {} diverged, {} failed, {} missing", counts.planned, counts.done,
+                     counts.diverged, counts.failed, counts.missing);
+}
+
+std::string ResultsText(const StudyResults& results, size_t columns) {
+  std::string text = Header(results, columns) + "\n" + MeansTable(results, columns);
+  const std::string problems = Problems(results, columns);
+  if (!problems.empty()) text += "\n" + problems;
+  if (results.comparisons.empty()) return text;
+  text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
+  text += "\n" + Explanations(results, columns);
+  text += "\n" + AlsoDiffers(results, columns);
+  text += "\n" + Wrap(
+                     "Seeds vary the initial weights and the order of the data. They do not vary the text, "
+                     "its held-out part, "
+                     "the learning rate or the machine, so nothing is claimed beyond those.",
+                     columns);
+  text += Wrap(
+      "Times come from whole cells, one after another in alternating order, not from an interleaved duel: "
+      "weaker evidence, as the machine's speed may have drifted. Peak memory is counted, not judged.",
+      columns);
+  return text;
+}
+
+}  // namespace normlab

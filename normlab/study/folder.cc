@@ -1,0 +1,189 @@
+#include "normlab/study/folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <system_error>
+
+#include "normlab/base/error.h"
+#include "normlab/base/files.h"
+#include "normlab/base/hash.h"
+
+namespace normlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// File names may have 255 bytes on every common file system.
+constexpr size_t kLongestName = 200;
+
+bool StaysInName(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("._-=+,").find(c) != std::string_view::npos;
+}
+
+[[noreturn]] void RefuseMix(std::string_view folder, const std::string& what, std::string_view key,
+                            std::string_view there, std::string_view here) {
+  Fail(
+      "{} in \"{}\" ran with {} {}, this start has {}; the two cannot be compared: continue the study where "
+      "it was "
+      "begun, choose another --out, or delete \"{}\" to start anew",
+      what, folder, key, there, here, folder);
+}
+
+}  // namespace
+
+std::string FolderName(std::string_view variant) {
+  std::string name;
+  for (size_t i = 0; i < variant.size(); ++i) {
+    const char c = variant[i];
+    if (StaysInName(c) && !(i == 0 && c == '.'))  // no hidden folders, and no ".."
+      name += c;
+    else
+      name += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  if (name.size() > kLongestName)
+    name = name.substr(0, kLongestName - 17) + "~" + HashHex(variant).substr(0, 16);
+  return name;
+}
+
+fs::path CellFolder(std::string_view variant, uint64_t seed) {
+  return fs::path("runs") / FolderName(variant) / fmt::format("seed-{}", seed);
+}
+
+std::string_view Name(CellStatus status) {
+  switch (status) {
+    case CellStatus::kMissing:
+      return "missing";
+    case CellStatus::kDone:
+      return "done";
+    case CellStatus::kDiverged:
+      return "diverged";
+    case CellStatus::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+void TakeRecord(Cell& cell, RunRecord record) {
+  switch (record.status) {
+    case RunStatus::kDone:
+      cell.status = CellStatus::kDone;
+      cell.reason.clear();
+      if (!record.test_loss ||
+          !std::isfinite(*record.test_loss)) {  // a number that cannot be averaged is no result
+        cell.status = CellStatus::kDiverged;
+        cell.reason = "the test loss is not finite";
+      }
+      break;
+    case RunStatus::kDiverged:
+      cell.status = CellStatus::kDiverged;
+      cell.reason = record.divergence ? record.divergence->ToString() : "diverged";
+      break;
+    case RunStatus::kFailed:
+      cell.status = CellStatus::kFailed;
+      cell.reason = record.error.empty() ? "failed" : record.error;
+      break;
+    case RunStatus::kInterrupted:
+      cell.status = CellStatus::kMissing;
+      cell.reason = fmt::format("interrupted after {} steps", record.steps_done);
+      break;
+    case RunStatus::kRunning:  // nobody else holds the lock, so whoever wrote this is gone
+      cell.status = CellStatus::kMissing;
+      cell.reason = "cut off while it ran";
+      break;
+  }
+  cell.record = std::move(record);
+}
+
+std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
+  std::vector<Cell> cells;
+  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
+    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
+    const fs::path run =
+        folder / CellFolder(plan.variants[place.variant].variant.name, plan.seeds[place.seed]);
+    if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
+    cells.push_back(std::move(cell));
+  }
+  return cells;
+}
+
+std::string MajorMinor(std::string_view build) {
+  const size_t first = build.find('.');
+  return std::string(
+      build.substr(0, first == std::string_view::npos ? first : build.find_first_of(".,", first + 1)));
+}
+
+void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* machine,
+                       std::string_view folder) {
+  if (!IsFinished(cell.status)) return;
+  const RunRecord& record = *cell.record;
+  const PlannedVariant& planned = plan.variants[cell.variant];
+  const uint64_t seed = plan.seeds[cell.seed];
+  const std::string what = fmt::format("{}, seed {}", planned.variant.name, seed);
+
+  for (const KeyDifference& difference :
+       Differences(record.config, ToJson(CellConfig(planned.variant, seed))))
+    RefuseMix(folder, what, difference.key + " =", DumpJson(difference.recorded), DumpJson(difference.asked));
+  for (const char* key : {"tokenizer_hash", "hash"}) {
+    const Json there = record.data.value(key, Json()), here = plan.data.value(key, Json());
+    if (there != here) RefuseMix(folder, what, fmt::format("data {}", key), DumpJson(there), DumpJson(here));
+  }
+
+  if (machine == nullptr) return;
+  const auto require_same = [&](std::string_view key, std::string_view there, std::string_view here) {
+    if (there != here) RefuseMix(folder, what, key, there, here);
+  };
+  require_same("build", MajorMinor(record.machine.build), MajorMinor(machine->build));
+  require_same("device", record.machine.device, machine->device);
+  require_same("instruction set", record.machine.isa, machine->isa);
+  require_same("flush_denormals", record.machine.flush_denormals ? "on" : "off",
+               machine->flush_denormals ? "on" : "off");
+  require_same("norm implementation", record.norm_implementation, planned.norm_implementation);
+}
+
+FolderLock::FolderLock(const fs::path& folder) {
+  const fs::path path = folder / kFileName;
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0)
+    Fail("cannot write in \"{}\": {}; check its permissions or choose another --out", folder.string(),
+         std::generic_category().message(errno));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    std::string holder(32, '\0');
+    const ssize_t got = ::pread(descriptor_, holder.data(), holder.size(), 0);
+    holder.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    holder = holder.substr(0, holder.find('\n'));
+    ::close(descriptor_);
+    if (error != EWOULDBLOCK)
+      Fail("cannot lock \"{}\": {}; choose a folder on another file system", folder.string(),
+           std::generic_category().message(error));
+    Fail("another normlab (process {}) is at work in \"{}\"; wait until it ends, or choose another --out",
+         holder.empty() ? "unknown" : holder, folder.string());
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(descriptor_, 0) != 0 ||
+      ::pwrite(descriptor_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    // The lock holds without a number in the file; only the message to others loses the process.
+  }
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
+
+void RequireStudyOrNew(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  if (!fs::is_directory(folder)) Fail("\"{}\" is a file; --out names a folder", folder.string());
+  if (fs::exists(folder / "study.json")) return;
+  if (fs::exists(folder / "run.json"))
+    Fail("\"{}\" holds a run of `normlab train`; choose another --out for a study", folder.string());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == fs::path(FolderLock::kFileName)) continue;
+    Fail("\"{}\" is not empty and holds no study; choose a new folder for --out", folder.string());
+  }
+}
+
+}  // namespace normlab

@@ -1,0 +1,113 @@
+#include "normlab/study/folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "normlab/study/fake_study.h"
+
+namespace normlab {
+namespace {
+
+// The bytes that a folder name stands for, where it was not shortened.
+std::string Decode(const std::string& name) {
+  std::string text;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != '%') {
+      text += name[i];
+      continue;
+    }
+    text += static_cast<char>(std::stoi(name.substr(i + 1, 2), nullptr, 16));
+    i += 2;
+  }
+  return text;
+}
+
+TEST(FolderTest, NamesAreSafeAndReversible) {
+  EXPECT_EQ(FolderName("fused_rmsnorm"), "fused_rmsnorm");
+  EXPECT_EQ(FolderName("norm_type=a,norm_eps=1e-05"), "norm_type=a,norm_eps=1e-05");
+  for (const std::string name : {"a/b", "..", ".", "a,\"b\"\nc", "100%", "a b", "\xc3\xa9", "a\\b:c*?"}) {
+    const std::string folder = FolderName(name);
+    EXPECT_EQ(Decode(folder), name);
+    EXPECT_EQ(folder.find_first_of("/\\\"\n :*?"), std::string::npos) << folder;
+    EXPECT_NE(folder[0], '.');
+  }
+}
+
+TEST(FolderTest, LongNamesAreCutAndStayDifferent) {
+  const std::string a = FolderName(std::string(500, 'x') + "1"), b = FolderName(std::string(500, 'x') + "2");
+  EXPECT_LE(a.size(), 200u);
+  EXPECT_NE(a, b);
+}
+
+TEST(FolderTest, StatusOfACellFollowsItsRecord) {
+  RunRecord record = FakeRecord({}, 3);
+  Cell cell;
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kDone);
+  record.status = RunStatus::kRunning;  // whoever wrote this is gone
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kMissing);
+  record.status = RunStatus::kInterrupted;
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kMissing);
+  EXPECT_NE(cell.reason.find("interrupted"), std::string::npos);
+  record.status = RunStatus::kFailed;
+  record.error = "the disk is full";
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kFailed);
+  EXPECT_EQ(cell.reason, "the disk is full");
+  TakeRecord(cell, FakeDivergence({}));
+  EXPECT_EQ(cell.status, CellStatus::kDiverged);
+  EXPECT_NE(cell.reason.find("step 4"), std::string::npos) << cell.reason;
+}
+
+TEST(FolderTest, ATestLossThatIsNotFiniteCountsAsDiverged) {
+  Cell cell;
+  TakeRecord(cell, FakeRecord({}, NAN));
+  EXPECT_EQ(cell.status, CellStatus::kDiverged);
+}
+
+TEST(FolderTest, MajorMinorOfABuild) {
+  EXPECT_EQ(MajorMinor("normlab 0.1.0, GNU 12.2.0, Release"), "normlab 0.1");
+  EXPECT_EQ(MajorMinor("normlab 12.34.5"), "normlab 12.34");
+}
+
+TEST(FolderTest, ASecondProcessIsRefusedWithTheNumberOfTheFirst) {
+  const TemporaryFolder folder;
+  const FolderLock lock(folder.path());
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      const FolderLock second(folder.path());
+    } catch (const Error& error) {
+      code =
+          std::string(error.what()).find(fmt::format("process {}", getppid())) != std::string::npos ? 0 : 2;
+    }
+    _exit(code);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(FolderTest, TheLockGoesWithItsOwner) {
+  const TemporaryFolder folder;
+  { const FolderLock lock(folder.path()); }
+  EXPECT_NO_THROW(FolderLock(folder.path()));
+}
+
+TEST(FolderTest, RefusesFoldersThatHoldSomethingElse) {
+  const TemporaryFolder folder;
+  EXPECT_NO_THROW(RequireStudyOrNew(folder.path()));
+  EXPECT_NO_THROW(RequireStudyOrNew(folder.path() / "new"));
+  WriteFileAtomic(folder.path() / "notes.txt", "mine");
+  EXPECT_THROW(RequireStudyOrNew(folder.path()), Error);
+  EXPECT_THROW(RequireStudyOrNew(folder.path() / "notes.txt"), Error);
+  WriteFileAtomic(folder.path() / "study.json", "{}");
+  EXPECT_NO_THROW(RequireStudyOrNew(folder.path()));
+}
+
+}  // namespace
+}  // namespace normlab

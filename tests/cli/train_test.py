@@ -1,0 +1,78 @@
+"""normlab train."""
+
+import json
+import signal
+import subprocess
+import time
+
+import program
+
+
+class Train(program.Case):
+    def test_a_run_is_described_trained_and_kept(self):
+        done = self.good(*self.train("--norm", "pytorch_rmsnorm"))
+        for part in ("fused_rmsnorm", "sqrt(mean(x^2) + eps)", "computed by: fused", "unused", "epochs", "decay",
+                     "test loss"):
+            self.assertIn(part, done.stdout)
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        self.assertEqual(record["status"], "done")
+        self.assertEqual(record["config"]["norm_type"], "fused_rmsnorm")
+        self.assertEqual(len((self.folder / "run/metrics.jsonl").read_text(encoding="ascii").splitlines()), 4)
+        self.assertTrue((self.folder / "run/model.safetensors").exists())
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+
+    def test_json_is_all_that_stands_on_stdout(self):
+        record = json.loads(self.good(*self.train("--json")).stdout)
+        self.assertEqual(record["steps_done"], 4)
+
+    def test_a_finished_run_is_not_written_over(self):
+        self.good(*self.train())
+        before = (self.folder / "run/run.json").read_bytes()
+        self.refused(1, ["finished run", "--out", "delete"], *self.train())
+        self.assertEqual((self.folder / "run/run.json").read_bytes(), before)
+
+    def test_threads_change_no_bit_and_too_many_are_noted(self):
+        one = json.loads(self.good(*self.train("--json")).stdout)
+        many = self.good(*self.train("--json", threads="64", out="other"))
+        self.assertIn("--threads 64 is more than", many.stderr)
+        self.assertEqual(json.loads(many.stdout)["test_block_losses"], one["test_block_losses"])
+
+    def test_configuration_files_come_before_the_command_line(self):
+        (self.folder / "config.json").write_text('{"learning_rate": 0.5, // high\n "norm_type": "no_norm"}', encoding="ascii")
+        record = json.loads(self.good(*self.train("--config", "config.json", "--set", "learning_rate=0.001", "--json")).stdout)
+        self.assertEqual(record["config"]["learning_rate"], 0.001)
+        self.assertEqual(record["config"]["norm_type"], "no_norm")
+
+    def test_divergence_is_told_with_step_and_tensor_and_recorded(self):
+        done = self.run_program(*self.train("--norm", "no_norm", "--set", "learning_rate=1e6", "--set", "grad_clip=0", steps="50"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"normlab: error: diverged: .* at step \d+")
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        self.assertEqual(record["status"], "diverged")
+
+    def test_a_loss_that_rises_gives_advice(self):
+        done = self.good(*self.train("--set", "learning_rate=1", "--set", "warmup_fraction=0", steps="20"))
+        self.assertIn("above the", done.stderr)
+        self.assertIn("learning_rate", done.stderr)
+
+    def test_folders_with_something_else_are_refused(self):
+        (self.folder / "run").mkdir()
+        (self.folder / "run/notes.txt").write_text("mine", encoding="ascii")
+        self.refused(1, ["not empty"], *self.train())
+
+    def test_ctrl_c_ends_well_and_the_same_command_starts_again(self):
+        running = subprocess.Popen([program.BINARY, *self.train(steps="1000000")], cwd=self.folder, env=self.environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        metrics = self.folder / "run/metrics.jsonl"
+        while running.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, stderr)
+        self.assertIn("interrupted", stderr)
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        self.assertEqual(record["status"], "interrupted")
+        self.assertIn("starts again", self.good(*self.train()).stderr)
+
+
+program.main()

@@ -208,7 +208,8 @@ void JudgeDifferences(const ComparisonRule& rule, const Evidence& evidence, Comp
     return;
   }
   if (!evidence.interval->Excludes(0))
-    return Undecided(result, "the interval holds 0 and reaches beyond the margin");
+    return Undecided(result, rule.log_ratio ? "the interval holds 1 and reaches beyond the margin"
+                                            : "the interval holds 0 and reaches beyond the margin");
 
   // From 6 seeds on the distribution-free test must agree, where it is able to.
   if (result.n >= 6 && evidence.sign_flip->smallest_p <= evidence.alpha) {

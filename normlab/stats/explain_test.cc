@@ -60,6 +60,13 @@ TEST(ExplainTest, EquivalentMayBeRealAndSmall) {
   EXPECT_TRUE(Says(Text(Oracle(), rule), "smaller than 0.05 nats, but not zero.")) << Text(Oracle(), rule);
 }
 
+TEST(ExplainTest, AnUndecidedRatioIsHeldAgainstOne) {
+  const Cells cells = {{1.02, 1.0}, {0.99, 1.01}, {1.03, 1.02}, {0.99, 1.0}, {1.03, 1.03}};
+  ComparisonRule rule = kOneLook;
+  rule.log_ratio = true;
+  EXPECT_TRUE(Says(Explain(Compare(cells, rule), rule), "undecided: the interval holds 1"));
+}
+
 TEST(ExplainTest, UndecidedIsNotSameness) {
   const Cells cells = {{3.02, 3.0}, {2.99, 3.01}, {3.03, 3.02}, {2.99, 3.0}, {3.03, 3.03}};
   const Comparison c = Compare(cells, kOneLook);

@@ -78,7 +78,7 @@ ConfigKey<Config> OptionalIntegerKey(std::string name, std::string description, 
 // A finite number for which ok(value) holds; `allowed` says the same in words.
 template <class Config>
 ConfigKey<Config> NumberKey(std::string name, std::string description, std::string allowed,
-                            std::function<bool(double)> ok, double Config::*field) {
+                            const std::function<bool(double)>& ok, double Config::*field) {
   const auto set = [=](Config& config, const Json& value) {
     config.*field = internal::CheckedNumber(name, description, allowed, value, ok);
   };
@@ -88,8 +88,8 @@ ConfigKey<Config> NumberKey(std::string name, std::string description, std::stri
 
 template <class Config, class Filled>
 ConfigKey<Config> OptionalNumberKey(std::string name, std::string description, std::string allowed,
-                                    std::function<bool(double)> ok, std::optional<double> Config::*field,
-                                    Filled filled) {
+                                    const std::function<bool(double)>& ok,
+                                    std::optional<double> Config::*field, Filled filled) {
   allowed += ", or null for its default";
   const auto set = [=](Config& config, const Json& value) {
     if (value.is_null())
@@ -118,7 +118,8 @@ ConfigKey<Config> BoolKey(std::string name, std::string description, bool Config
 // Text that check(text) accepts or throws Error about; the member holds what it returns.
 template <class Config>
 ConfigKey<Config> TextKey(std::string name, std::string description, std::string allowed,
-                          std::function<std::string(const std::string&)> check, std::string Config::*field) {
+                          const std::function<std::string(const std::string&)>& check,
+                          std::string Config::*field) {
   const auto set = [=](Config& config, const Json& value) {
     if (!value.is_string()) internal::RefuseValue(name, description, value, allowed);
     config.*field = check(value.template get<std::string>());

@@ -21,7 +21,8 @@ std::string Seconds(double value) {
 std::string Loss(double value) { return fmt::format("{:.4f}", value); }
 // A difference of losses; one that four decimals would show as nothing keeps its size.
 std::string LossDifference(double value) {
-  return value == 0 || std::abs(value) >= 5e-5 ? fmt::format("{:+.4f}", value) : fmt::format("{:+.0e}", value);
+  return value == 0 || std::abs(value) >= 5e-5 ? fmt::format("{:+.4f}", value)
+                                               : fmt::format("{:+.0e}", value);
 }
 std::string Mebibytes(double value) { return fmt::format("{:.1f}", value / (1024 * 1024)); }
 std::string PValue(double value) { return value < 0.0001 ? "<.0001" : fmt::format("{:.4f}", value); }
@@ -142,12 +143,12 @@ std::string LossTable(const StudyResults& results, size_t columns) {
   for (const MetricComparison& comparison : results.comparisons) {
     if (comparison.metric != Metric::kTestLoss) continue;
     const stats::Comparison& c = comparison.result;
-    const std::string interval = c.ci_low && c.ci_high
-                                     ? fmt::format("[{}, {}]", LossDifference(*c.ci_low), LossDifference(*c.ci_high))
-                                     : std::string(kNothing);
+    const std::string interval =
+        c.ci_low && c.ci_high ? fmt::format("[{}, {}]", LossDifference(*c.ci_low), LossDifference(*c.ci_high))
+                              : std::string(kNothing);
     table.AddRow({Printable(results.variants[comparison.variant].name),
-                  OrNothing(c.difference, LossDifference),
-                  OrNothing(c.ratio, Change), interval, OrNothing(c.p_value, PValue), Verdict(comparison)});
+                  OrNothing(c.difference, LossDifference), OrNothing(c.ratio, Change), interval,
+                  OrNothing(c.p_value, PValue), Verdict(comparison)});
   }
   return table.Render(columns);
 }

@@ -133,7 +133,11 @@ class Run {
       metrics.emplace(options_.folder / "metrics.jsonl");
     }
     std::vector<double> losses, times;
-    while (trainer_.next_step() < config.steps && record_.status == RunStatus::kRunning) {
+    while (trainer_.next_step() < config.steps) {
+      if (Stopped()) {
+        record_.status = RunStatus::kInterrupted;
+        break;
+      }
       const StepResult step = trainer_.Step();
       if (metrics) metrics->Append(DumpJson(MetricsLine(step)));
       if (step.divergence) {
@@ -148,8 +152,6 @@ class Run {
       times.push_back(step.time_s);
       pace_.Add(step);
       Report(RunProgress::Phase::kTraining);
-      if (options_.stop != nullptr && *options_.stop && trainer_.next_step() < config.steps)
-        record_.status = RunStatus::kInterrupted;
     }
     if (times.empty()) return;
     record_.tokens_per_s = static_cast<double>(record_.tokens) / record_.time_s;
@@ -161,10 +163,16 @@ class Run {
   }
 
   void Evaluate() {
-    const Evaluation evaluation = trainer_.Evaluate([&](double share) {
+    const std::optional<Evaluation> result = trainer_.Evaluate([&](double share) {
       phase_share_ = share;
       Report(RunProgress::Phase::kEvaluating);
+      return share == 1 || !Stopped();
     });
+    if (!result) {
+      record_.status = RunStatus::kInterrupted;
+      return;
+    }
+    const Evaluation& evaluation = *result;
     record_.test_block_losses = evaluation.block_losses;
     if (!std::isfinite(evaluation.loss)) {
       record_.divergence =
@@ -176,6 +184,8 @@ class Run {
     if (options_.save_model && !options_.folder.empty()) SaveModel();
     record_.status = RunStatus::kDone;
   }
+
+  bool Stopped() const { return options_.stop != nullptr && *options_.stop; }
 
   void SaveModel() {
     std::vector<TensorToWrite> tensors;

@@ -72,7 +72,8 @@ struct RunOptions {
   std::optional<double> products_bound_s;  // known from an equal run: not measured again
   std::function<void(const RunProgress&)> on_progress;
   std::function<void(const Trainer&)> on_start;  // model and data are ready, nothing has run
-  const std::atomic<bool>* stop = nullptr;       // set: ends after the current step as kInterrupted
+  const std::atomic<bool>* stop =
+      nullptr;  // set: ends after the step or test window under way, as kInterrupted
 };
 
 // Trains, evaluates, writes. A divergence is an outcome (kDiverged), not an error; other failures are thrown

@@ -7,7 +7,6 @@
 namespace normlab {
 namespace {
 
-// Micro-batches of one step, in sequences.
 Split CheckedSplit(const TrainConfig& config, const TokenSource& tokens) {
   config.Validate();
   CheckVocabulary(tokens, config.model.vocab_size);
@@ -120,7 +119,7 @@ std::optional<std::string> Trainer::FirstNonFiniteGradient() {
   return std::nullopt;
 }
 
-Evaluation Trainer::Evaluate(const std::function<void(double)>& progress) {
+std::optional<Evaluation> Trainer::Evaluate(const std::function<bool(double)>& keep_going) {
   const int64_t windows = static_cast<int64_t>(split_.held_out_starts.size());
   const int64_t T = config_.Window(), at_a_time = config_.MicroBatch();
   Evaluation evaluation;
@@ -136,7 +135,8 @@ Evaluation Trainer::Evaluate(const std::function<void(double)>& progress) {
       evaluation.block_losses.push_back(
           Sum(std::span(losses_).subspan(static_cast<size_t>(w * T), static_cast<size_t>(T))) /
           static_cast<double>(T));
-    if (progress) progress(static_cast<double>(first + count) / static_cast<double>(windows));
+    if (keep_going && !keep_going(static_cast<double>(first + count) / static_cast<double>(windows)))
+      return std::nullopt;
   }
   evaluation.loss = Sum(evaluation.block_losses) / static_cast<double>(windows);
   return evaluation;
@@ -150,7 +150,8 @@ std::optional<double> Trainer::ProductsBound() {
     if (!alone) return std::nullopt;
     seconds += *alone * product.times;
   }
-  products_bound_ = seconds * static_cast<double>(config_.batch / config_.MicroBatch());
+  const int64_t passes = config_.batch / config_.MicroBatch();
+  products_bound_ = seconds * static_cast<double>(passes);
   return products_bound_;
 }
 

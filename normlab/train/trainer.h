@@ -59,8 +59,9 @@ class Trainer {
 
   StepResult Step();
 
-  // Loss on the held-out windows; `progress` is told the share done. Not part of any step's time.
-  Evaluation Evaluate(const std::function<void(double)>& progress = {});
+  // Loss on the held-out windows. `keep_going` is told the share done and may end it by returning false: then
+  // there is no result. Not part of any step's time.
+  std::optional<Evaluation> Evaluate(const std::function<bool(double)>& keep_going = {});
 
   // Seconds that this run's matrix products of one step need when each runs alone in its fastest form, or
   // nothing where the device has no library to ask. Measured on the first call.

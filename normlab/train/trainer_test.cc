@@ -104,7 +104,7 @@ TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
   Set(config, "learning_rate=0.01");
   const auto device = MakeCpuDevice({.threads = 2});
   Trainer trainer(*device, config, Text());
-  const double before = trainer.Evaluate().loss;
+  const double before = trainer.Evaluate()->loss;
   EXPECT_NEAR(before, std::log(256.0), 0.1);
   double first = 0, last = 0;
   for (int i = 0; i < 60; ++i) {
@@ -113,9 +113,17 @@ TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
     last = step.loss;
   }
   EXPECT_LT(last, 0.6 * first);
-  const Evaluation after = trainer.Evaluate();
+  const Evaluation after = trainer.Evaluate().value();
   EXPECT_LT(after.loss, 0.6 * before);
   EXPECT_EQ(after.block_losses.size(), trainer.split().held_out_starts.size());
+}
+
+TEST(Trainer, AnEvaluationEndsWhenItIsAskedTo) {
+  const auto device = MakeCpuDevice({.threads = 1});
+  Trainer trainer(*device, SmallConfig(), Text());
+  int calls = 0;
+  EXPECT_FALSE(trainer.Evaluate([&](double) { return ++calls < 2; }).has_value());
+  EXPECT_EQ(calls, 2);
 }
 
 // The same batch in one piece or in four: the gradients differ by rounding alone, and Adam's first steps

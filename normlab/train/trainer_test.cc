@@ -118,6 +118,19 @@ TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
   EXPECT_EQ(after.block_losses.size(), trainer.split().held_out_starts.size());
 }
 
+TEST(Trainer, NothingIsAllocatedOnTheDeviceAfterTheWarmUp) {
+  for (const char* norm : {"fused_layernorm", "handrolled_layernorm", "generic_rmsnorm"}) {
+    TrainConfig config = SmallConfig();
+    Set(config, std::string("norm_type=") + norm);
+    const auto device = MakeCpuDevice({.threads = 2});
+    Trainer trainer(*device, config, Text());
+    trainer.WarmUp();
+    const size_t before = device->peak_bytes();
+    RunSteps(trainer, *device, 3);
+    EXPECT_EQ(device->peak_bytes(), before) << norm;
+  }
+}
+
 TEST(Trainer, AnEvaluationEndsWhenItIsAskedTo) {
   const auto device = MakeCpuDevice({.threads = 1});
   Trainer trainer(*device, SmallConfig(), Text());

@@ -10,6 +10,7 @@
 
 #include <fmt/chrono.h>
 
+#include "normlab/apps/busy.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/progress_line.h"
@@ -115,7 +116,11 @@ StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& t
                        .machine = DescribeMachine(device),
                        .started_at = UtcNow()};
   if (arguments.baseline) request.baseline = BaselineName(*arguments.baseline, grid);
-  if (arguments.margin) request.margin_nats = PositiveNumber("--margin", *arguments.margin);
+  if (arguments.margin) {
+    request.margin_nats = PositiveNumber("--margin", *arguments.margin);
+    if (request.margin_nats > 100)
+      throw UsageError(fmt::format("--margin is {}; it must be at most 100 nats", *arguments.margin));
+  }
   if (arguments.speed_margin)
     request.speed_margin = PositiveNumber("--speed-margin", *arguments.speed_margin) / 100;
   if (arguments.looks)
@@ -208,6 +213,7 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
 
   if (study.ToRun() > 0) {
     environment.progress.write(Banner(study, *tokens, arguments.run.out));
+    if (const auto note = BusyNote(BusyCpus())) PrintNote(*note);
     if (!RunCells(study, arguments, tokens, threads, environment)) {
       const Counts counts = study.Results().counts;
       environment.progress.write(

@@ -1,48 +1,47 @@
 #include "normlab/apps/interrupt.h"
 
 #include <unistd.h>
-#include <csignal>
-#include <cstddef>
+
+#include <ctime>
+#include <string_view>
 
 namespace normlab::apps {
-namespace {
-
-// Signal handlers reach nothing but globals.
-std::atomic<bool> stop_asked{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-
-void OnSignal(int) {
-  stop_asked = true;
-  constexpr char kText[] = "\nnormlab: stopping after the current step; once more to stop at once\n";
-  [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
-}
-
-}  // namespace
 
 InterruptGuard::InterruptGuard() {
-  stop_asked = false;
-  for (const int signal : kSignals) {
+  sigemptyset(&taken_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;  // nohup, or a job in the background of a script
-    action = {};
-    action.sa_handler = OnSignal;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(signal, &action, nullptr);
+    // Ignored: nohup, or a job in the background of a script.
+    if (action.sa_handler != SIG_IGN) sigaddset(&taken_, signal);
   }
+  pthread_sigmask(SIG_BLOCK, &taken_, &before_);
+  waiter_ = std::thread([this] { Wait(); });
 }
 
 InterruptGuard::~InterruptGuard() {
-  for (const int signal : kSignals) {
-    struct sigaction action {};
-    ::sigaction(signal, nullptr, &action);
-    if (action.sa_handler == OnSignal) std::signal(signal, SIG_DFL);
-  }
+  ending_ = true;
+  waiter_.join();
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-const std::atomic<bool>* InterruptGuard::stop() const { return &stop_asked; }
+void InterruptGuard::Wait() {
+  constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};  // between looks at ending_
+  while (!ending_) {
+    const int signal = sigtimedwait(&taken_, nullptr, &kPatience);
+    if (signal < 0) continue;
+    if (stop_) {  // the second: die of it, as the shell expects
+      sigset_t one{};
+      sigemptyset(&one);
+      sigaddset(&one, signal);
+      pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+      ::raise(signal);
+    }
+    stop_ = true;
+    constexpr std::string_view kText =
+        "\nnormlab: stopping after the current step; once more to stop at once\n";
+    [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, kText.data(), kText.size());
+  }
+}
 
 }  // namespace normlab::apps

@@ -1,6 +1,10 @@
 // The program: joins the commands, reads the environment, and turns what is thrown into one line and an exit
 // code.
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -37,6 +41,19 @@ void PrintError(std::string_view text) {
   std::fflush(stdout);
   const std::string line = fmt::format("normlab: error: {}\n", text);
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+// Descriptors 0 to 2 exist from here on: a file opened as one of them would receive what is printed.
+void OpenStandardDescriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);
+}
+
+// What would change results or output behind normlab's back. NORMLAB_ISA is the way to limit instructions,
+// and is recorded.
+void ForgetLibrarySettings() {
+  for (const char* name : {"DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "DNNL_VERBOSE", "ONEDNN_VERBOSE"})
+    ::unsetenv(name);
 }
 
 // NORMLAB_ISA=avx2 uses nothing wider, in every kernel.
@@ -82,6 +99,9 @@ int Run(int argc, char** argv) {
 
 // Everything that is thrown ends here.
 int Main(int argc, char** argv) {
+  OpenStandardDescriptors();
+  ForgetLibrarySettings();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   try {
     return Run(argc, argv);
   } catch (const UsageError& error) {

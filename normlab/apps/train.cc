@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "normlab/apps/busy.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/progress_line.h"
@@ -124,12 +125,10 @@ void RequireFree(const fs::path& folder) {
     if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
       Fail("\"{}\" holds a finished run ({}); choose another --out, or delete the folder to run it again",
            folder.string(), Name(record->status));
-    PrintNote(
-        fmt::format("\"{}\" holds a run that did not finish: it starts again from step 1", folder.string()));
     return;
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() == fs::path(FolderLock::kFileName)) continue;
+    if (entry.path().filename() == fs::path(FolderLock::kFileName) || IsTemporary(entry.path())) continue;
     Fail("\"{}\" is not empty and holds no run; choose a new folder for --out", folder.string());
   }
 }
@@ -159,13 +158,18 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   RequireFree(folder);
   CreateDirectories(folder);
   const FolderLock lock(folder);
+  RequireFree(folder);  // again: another start may have ended in between
+  if (ReadRunRecord(folder))
+    PrintNote(
+        fmt::format("\"{}\" holds a run that did not finish: it starts again from step 1", folder.string()));
+  const InterruptGuard interrupt;
+  if (const auto note = BusyNote(BusyCpus())) PrintNote(*note);
 
   const auto say = [&](const std::string& text) {
     arguments.run.json ? environment.progress.write(text) : Print(text);
   };
   Progress progress(environment.progress);
   progress.Update("preparing");
-  InterruptGuard interrupt;
   LossWatch watch;
   const RunRecord record = RunTraining(
       config, tokens,

@@ -161,14 +161,17 @@ std::string FileHash(const std::filesystem::path& path) {
   }
 }
 
+bool IsTemporary(const std::filesystem::path& path) {
+  return path.filename().string().starts_with(kTemporaryPrefix);
+}
+
 std::vector<std::string> RemoveTemporaries(const std::filesystem::path& folder) {
   std::vector<std::string> removed;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     std::error_code failure;
-    if (name.starts_with(kTemporaryPrefix) && std::filesystem::remove(entry.path(), failure))
-      removed.push_back(name);
+    if (IsTemporary(entry.path()) && std::filesystem::remove(entry.path(), failure)) removed.push_back(name);
   }
   if (error) FailOn("list the folder", folder, error.value());
   std::sort(removed.begin(), removed.end());

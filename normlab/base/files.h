@@ -38,6 +38,9 @@ void CreateDirectories(const std::filesystem::path& path);
 // The fingerprint (base/hash.h) of a file's bytes, read in pieces.
 std::string FileHash(const std::filesystem::path& path);
 
+// Whether a path has the name of a temporary of AtomicFile: what a killed writer leaves, and nobody's data.
+bool IsTemporary(const std::filesystem::path& path);
+
 // Removes the temporaries that killed writers left in `folder` and returns their names. Only for the owner of
 // the folder, while nothing writes there.
 std::vector<std::string> RemoveTemporaries(const std::filesystem::path& folder);

@@ -89,8 +89,9 @@ std::vector<stats::PairedCell> Pairs(const CellTable& table, size_t variant, siz
                            .baseline = Value(metric, theirs),
                            .variant_ran = IsFinished(mine.status),
                            .baseline_ran = IsFinished(theirs.status)};
-    // Times of different machines say nothing about the variants.
-    if (IsSpeed(metric) && pair.variant && pair.baseline &&
+    // Times of different machines say nothing about the variants, nor does memory with other numbers of
+    // threads.
+    if (metric != Metric::kTestLoss && pair.variant && pair.baseline &&
         !SameMachine(mine.record->machine, theirs.record->machine)) {
       ++left_out;
       pair = {.variant_ran = false, .baseline_ran = false};
@@ -240,8 +241,11 @@ const MetricComparison* StudyResults::Find(size_t variant, Metric metric) const 
 bool StudyResults::AnyWorse() const {
   return std::ranges::any_of(comparisons, [](const MetricComparison& comparison) {
     const stats::Verdict verdict = comparison.result.verdict;
+    // A gate must not pass a variant that diverged more often than the baseline, though so few seeds
+    // give no verdict.
+    const bool diverged_more = comparison.result.diverged_variant > comparison.result.diverged_baseline;
     return comparison.metric == Metric::kTestLoss &&
-           (verdict == stats::Verdict::kWorse || verdict == stats::Verdict::kDiverged);
+           (verdict == stats::Verdict::kWorse || verdict == stats::Verdict::kDiverged || diverged_more);
   });
 }
 

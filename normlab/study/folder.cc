@@ -181,7 +181,7 @@ void RequireStudyOrNew(const fs::path& folder) {
   if (fs::exists(folder / "run.json"))
     Fail("\"{}\" holds a run of `normlab train`; choose another --out for a study", folder.string());
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() == fs::path(FolderLock::kFileName)) continue;
+    if (entry.path().filename() == fs::path(FolderLock::kFileName) || IsTemporary(entry.path())) continue;
     Fail("\"{}\" is not empty and holds no study; choose a new folder for --out", folder.string());
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <fstream>
 
 #include "normlab/study/fake_study.h"
 
@@ -102,6 +103,8 @@ TEST(FolderTest, RefusesFoldersThatHoldSomethingElse) {
   const TemporaryFolder folder;
   EXPECT_NO_THROW(RequireStudyOrNew(folder.path()));
   EXPECT_NO_THROW(RequireStudyOrNew(folder.path() / "new"));
+  std::ofstream(folder.path() / ".normlab-tmp-0123") << "{\"half";  // a writer was killed
+  EXPECT_NO_THROW(RequireStudyOrNew(folder.path()));
   WriteFileAtomic(folder.path() / "notes.txt", "mine");
   EXPECT_THROW(RequireStudyOrNew(folder.path()), Error);
   EXPECT_THROW(RequireStudyOrNew(folder.path() / "notes.txt"), Error);

@@ -117,6 +117,18 @@ TEST(StudyComparisonTest, AVariantThatAlwaysDivergesIsNamedSo) {
   EXPECT_TRUE(results.AnyWorse());
 }
 
+TEST(StudyComparisonTest, AGateDoesNotPassAVariantThatDivergedThoughOneSeedGivesNoVerdict) {
+  StudyPlan plan = OraclePlan();
+  plan.seeds = {1};
+  const auto loss = [](const std::string& name, uint64_t seed) -> std::optional<double> {
+    if (name == "rmsnorm") return std::nullopt;
+    return OracleLoss(name, seed);
+  };
+  const StudyResults results = Evaluate(plan, MakeCells(plan, loss));
+  EXPECT_EQ(results.Find(1, Metric::kTestLoss)->result.verdict, stats::Verdict::kNone);
+  EXPECT_TRUE(results.AnyWorse());
+}
+
 TEST(StudyComparisonTest, TimeIsJudgedByRatioAndMemoryOnlyCounted) {
   const StudyPlan plan = OraclePlan();
   const auto time = [](const std::string& name, uint64_t seed) {

@@ -54,7 +54,9 @@ std::vector<ConfigKey<TrainConfig>> MakeKeys() {
                    "a number from 0", AtLeast(0), &C::weight_decay),
       NumberKey<C>("beta1", "AdamW: memory of the gradient", "a number from 0, below 1", IsBeta, &C::beta1),
       NumberKey<C>("beta2", "AdamW: memory of its square", "a number from 0, below 1", IsBeta, &C::beta2),
-      NumberKey<C>("adam_eps", "AdamW: added to the denominator", "a number above 0", Above(0), &C::adam_eps),
+      NumberKey<C>(
+          "adam_eps", "AdamW: added to the denominator", "a number from 1e-30",
+          [](double v) { return v >= 1e-30; }, &C::adam_eps),
       NumberKey<C>("grad_clip", "largest global norm of the gradient; 0 switches clipping off",
                    "a number from 0", AtLeast(0), &C::grad_clip),
       NumberKey<C>(

@@ -105,7 +105,8 @@ class Run {
       Train();
       if (record_.status == RunStatus::kRunning) Evaluate();
     } catch (const std::exception& e) {
-      record_.status = RunStatus::kFailed;
+      // A finished run stays finished where only its weights could not be saved.
+      if (record_.status != RunStatus::kDone) record_.status = RunStatus::kFailed;
       record_.error = e.what();
       TakeMemory();
       WriteRecord();
@@ -181,8 +182,12 @@ class Run {
       return;
     }
     record_.test_loss = evaluation.loss;
-    if (options_.save_model && !options_.folder.empty()) SaveModel();
     record_.status = RunStatus::kDone;
+    if (!options_.save_model || options_.folder.empty()) return;
+    // The result is safe before the weights are written: a full disk must not cost it.
+    TakeMemory();
+    WriteRecord();
+    SaveModel();
   }
 
   bool Stopped() const { return options_.stop != nullptr && *options_.stop; }

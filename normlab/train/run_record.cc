@@ -116,7 +116,13 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
 std::optional<RunRecord> ReadRunRecord(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "run.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
-  return RunRecordFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
+  Json json;
+  try {
+    json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
+  } catch (const Error& e) {
+    Fail("{}; delete the folder \"{}\" to run it again", e.what(), folder.string());
+  }
+  return RunRecordFromJson(json, path.string());
 }
 
 }  // namespace normlab

@@ -139,9 +139,10 @@ TEST(TrainConfig, RangesEndWhereTheySay) {
        {"beta1=0", "beta2=0.999", "grad_clip=0", "weight_decay=0", "learning_rate=0", "warmup_fraction=1",
         "held_out_fraction=0.5", "seed=9223372036854775807", "seed=0"})
     EXPECT_NO_THROW(With({good})) << good;
-  for (const char* bad : {"beta1=-0.1", "beta2=1", "grad_clip=-1", "weight_decay=-1", "learning_rate=-1",
-                          "adam_eps=0", "warmup_fraction=1.1", "held_out_fraction=0", "held_out_fraction=1",
-                          "seed=-1", "init=0", "seed=9223372036854775808", "batch=0", "held_out_windows=0"})
+  for (const char* bad :
+       {"beta1=-0.1", "beta2=1", "grad_clip=-1", "weight_decay=-1", "learning_rate=-1", "adam_eps=0",
+        "adam_eps=1e-39", "warmup_fraction=1.1", "held_out_fraction=0", "held_out_fraction=1", "seed=-1",
+        "init=0", "seed=9223372036854775808", "batch=0", "held_out_windows=0"})
     EXPECT_THROW(With({bad}), Error) << bad;
 }
 

@@ -141,9 +141,9 @@ HWY_ATTR void PackTransposed(const Shape& s, Head head, float* panel) {
 HWY_INLINE float Softmax(float* row, int64_t valid, int64_t keys, float& max) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // What the causal mask hides becomes so small that its exponential is exactly 0.
-  for (int64_t j = valid; j < keys; ++j) row[j] = -1e30f;
-  VF vmax = hn::Set(d, -1e30f);
+  // The exponential of what the causal mask hides is exactly 0, however small the visible scores are.
+  for (int64_t j = valid; j < keys; ++j) row[j] = -HUGE_VALF;
+  VF vmax = hn::Set(d, -HUGE_VALF);
   for (int64_t j = 0; j < keys; j += lanes) vmax = hn::Max(vmax, hn::Load(d, row + j));
   max = hn::GetLane(hn::MaxOfLanes(d, vmax));
   const VF m = hn::Set(d, max);
@@ -235,7 +235,7 @@ HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, floa
       float delta = 0;
       for (int64_t c = 0; c < s.d; ++c) delta += o_row[c] * do_row[c];
       const int64_t valid = q0 + i + 1;
-      for (int64_t j = valid; j < keys; ++j) p_row[j] = -1e30f;
+      for (int64_t j = valid; j < keys; ++j) p_row[j] = -HUGE_VALF;
       const VF vdelta = hn::Set(d, delta), vlse = hn::Set(d, lse[q0 + i]);
       for (int64_t j = 0; j < keys; j += lanes) {
         const VF pj = FastExp(d, hn::Sub(hn::Load(d, p_row + j), vlse));

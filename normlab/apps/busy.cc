@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
 namespace normlab::apps {
 namespace {
+
+constexpr double kBusy = 0.25;  // CPUs
 
 // Seconds that all CPUs together spent in user, nice, system, irq and softirq (proc(5)).
 std::optional<double> BusySeconds() {
@@ -23,7 +26,7 @@ std::optional<double> BusySeconds() {
 }  // namespace
 
 std::optional<double> BusyCpus() {
-  constexpr double kSeconds = 0.25;
+  constexpr double kSeconds = 0.15;
   const auto before = BusySeconds();
   std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
   const auto after = BusySeconds();
@@ -31,12 +34,22 @@ std::optional<double> BusyCpus() {
   return (*after - *before) / kSeconds;
 }
 
+std::optional<double> AdaptToBusyMachine(char** argv) {
+  const auto busy = BusyCpus();
+  if (!busy || *busy < kBusy || std::getenv("OMP_WAIT_POLICY") != nullptr ||
+      std::getenv("GOMP_SPINCOUNT") != nullptr)
+    return busy;
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  ::execv("/proc/self/exe", argv);
+  return busy;  // it could not be started again: on as it is
+}
+
 std::optional<std::string> BusyNote(std::optional<double> busy_cpus) {
-  if (!busy_cpus || *busy_cpus < 0.25) return std::nullopt;
+  if (!busy_cpus || *busy_cpus < kBusy) return std::nullopt;
   return fmt::format(
-      "other programs keep {:.1f} CPUs busy now: times and tokens/s will be wrong, and far slower where "
-      "threads have to wait for a core. Losses are not touched. Wait until they end, or leave them their "
-      "cores with --threads",
+      "other programs keep {:.1f} CPUs busy now: times and tokens/s say little while they run. Losses are "
+      "not "
+      "touched",
       *busy_cpus);
 }
 

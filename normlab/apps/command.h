@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,12 +26,14 @@ enum ExitCode {
 
 // What a command may know of its surroundings.
 struct Environment {
-  ProgressOptions progress;  // for stderr
+  ProgressOptions progress;         // for stderr
+  std::optional<double> busy_cpus;  // with other programs, when it started; for commands that train
 };
 
 struct Command {
   CLI::App* parser = nullptr;
   std::function<int(const Environment&)> run;  // returns an ExitCode
+  bool trains = false;                         // its times matter
 };
 
 Command AddList(CLI::App& program);

@@ -184,6 +184,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
           },
       .on_cell_end =
           [&](const Cell& cell, const StudyPlan& plan) {
+            progress.Clear();
             progress.Message(fmt::format("cell {}/{} {}", latest.cell, latest.cells, CellLine(cell, plan)));
             if (cell.status != CellStatus::kDone) return;
             if (const auto advice = watch.Advice(*cell.record)) progress.Message("  note: " + *advice);
@@ -213,7 +214,7 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
 
   if (study.ToRun() > 0) {
     environment.progress.write(Banner(study, *tokens, arguments.run.out));
-    if (const auto note = BusyNote(BusyCpus())) PrintNote(*note);
+    if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
     if (!RunCells(study, arguments, tokens, threads, environment)) {
       const Counts counts = study.Results().counts;
       environment.progress.write(
@@ -284,17 +285,20 @@ Command AddCompare(CLI::App& program) {
           "results are labelled exploratory")
       ->type_name("L")
       ->group(how);
+  const std::string after = "What else";
   parser->add_option("--duel", arguments->duel, "interleaved speed duel: not there yet, only 0")
       ->type_name("SECONDS")
-      ->group(how);
+      ->group(after);
   parser
       ->add_flag("--fail-if-worse", arguments->fail_if_worse,
                  "exit code 3 where the loss of a variant is worse than the baseline's, or it diverged; "
                  "speed does not "
                  "count")
-      ->group(how);
+      ->group(after);
   parser->footer(kFooter);
-  return {parser, [arguments](const Environment& environment) { return Compare(*arguments, environment); }};
+  return {.parser = parser,
+          .run = [arguments](const Environment& environment) { return Compare(*arguments, environment); },
+          .trains = true};
 }
 
 }  // namespace normlab::apps

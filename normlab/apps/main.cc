@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "normlab/apps/busy.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/help.h"
 #include "normlab/base/error.h"
@@ -88,10 +89,13 @@ int Run(int argc, char** argv) {
   }
 
   LimitIsaFromEnvironment();
-  const Environment environment{.progress =
-                                    ProgressOptionsFor(stderr, std::getenv("NO_COLOR"), std::getenv("TERM"))};
-  for (const Command& command : commands)
-    if (command.parser->parsed()) return command.run(environment);
+  Environment environment{.progress =
+                              ProgressOptionsFor(stderr, std::getenv("NO_COLOR"), std::getenv("TERM"))};
+  for (const Command& command : commands) {
+    if (!command.parser->parsed()) continue;
+    if (command.trains) environment.busy_cpus = AdaptToBusyMachine(argv);
+    return command.run(environment);
+  }
   return kExitUsage;
 }
 

@@ -163,7 +163,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
     PrintNote(
         fmt::format("\"{}\" holds a run that did not finish: it starts again from step 1", folder.string()));
   const InterruptGuard interrupt;
-  if (const auto note = BusyNote(BusyCpus())) PrintNote(*note);
+  if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
 
   const auto say = [&](const std::string& text) {
     arguments.run.json ? environment.progress.write(text) : Print(text);
@@ -215,7 +215,9 @@ Command AddTrain(CLI::App& program) {
       ->type_name("N")
       ->group("How it is run");
   parser->footer(kFooter);
-  return {parser, [arguments](const Environment& environment) { return Train(*arguments, environment); }};
+  return {.parser = parser,
+          .run = [arguments](const Environment& environment) { return Train(*arguments, environment); },
+          .trains = true};
 }
 
 }  // namespace normlab::apps

@@ -114,6 +114,15 @@ void Progress::Message(std::string_view line) {
   }
 }
 
+void Progress::Clear() {
+  if (open_)
+    options_.write(options_.ansi ? "\r\x1b[K" : fmt::format("\r{}\r", std::string(open_width_, ' ')));
+  open_ = false;
+  open_width_ = 0;
+  drawn_ = true;
+  latest_.clear();
+}
+
 void Progress::Finish() {
   if (!drawn_) Draw(latest_);
   if (open_) options_.write("\n");

@@ -32,6 +32,7 @@ class Progress {
 
   void Update(std::string_view line);   // may be dropped; the last one never is
   void Message(std::string_view line);  // a line that stays, above the progress line
+  void Clear();                         // forgets the last update: what it told of has ended
   void Finish();                        // shows the last update and ends its line; Update may start a new one
 
  private:

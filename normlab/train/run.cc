@@ -156,7 +156,7 @@ class Run {
     }
     if (times.empty()) return;
     record_.tokens_per_s = static_cast<double>(record_.tokens) / record_.time_s;
-    if (record_.products_bound_s) record_.products_share = *record_.products_bound_s / Median(times);
+    record_.products_share = ProductsShare(Median(times));
     const size_t last = std::max<size_t>(1, losses.size() / 10);
     double sum = 0;
     for (const double loss : std::span(losses).last(last)) sum += loss;
@@ -190,6 +190,12 @@ class Run {
     SaveModel();
   }
 
+  // Above 1 the bound was measured while the machine was busier than now, and says nothing.
+  std::optional<double> ProductsShare(double step_s) const {
+    if (!record_.products_bound_s || *record_.products_bound_s > step_s) return std::nullopt;
+    return *record_.products_bound_s / step_s;
+  }
+
   bool Stopped() const { return options_.stop != nullptr && *options_.stop; }
 
   void SaveModel() {
@@ -221,7 +227,7 @@ class Run {
     if (record_.steps_done > 0) {
       progress.loss = pace_.loss();
       progress.tokens_per_s = pace_.tokens_per_s();
-      if (record_.products_bound_s) progress.products_share = *record_.products_bound_s / pace_.step_s();
+      progress.products_share = ProductsShare(pace_.step_s());
       // An evaluated window costs about a third of a trained one: forward alone.
       const double eval_s = pace_.step_s() / 3 *
                             static_cast<double>(trainer_.split().held_out_starts.size()) /

@@ -25,7 +25,11 @@ double Sum(std::span<const double> values) {
 }  // namespace
 
 std::string Divergence::ToString() const {
-  std::string text = fmt::format("{} became {} at step {}", what, value, step + 1);
+  std::string text = fmt::format("{} became {} at step {}", what,
+                                 std::isnan(value) ? "nan"
+                                 : value < 0       ? "-inf"
+                                                   : "inf",
+                                 step + 1);
   if (tensor) text += fmt::format("; first non-finite gradient: {}", *tensor);
   return text;
 }

@@ -117,23 +117,40 @@ HWY_ATTR HWY_NOINLINE void Product(int64_t m, int64_t n, int64_t k, Panel a, con
 }
 
 // panel[Tp, Dp] = scale * head, zero where padded.
-HWY_ATTR void Pack(const Shape& s, Head head, float scale, float* panel) {
-  for (int64_t t = 0; t < s.tp; ++t) {
-    float* to = panel + t * s.dp;
-    const float* from = head.data + t * head.stride;
-    for (int64_t i = 0; i < s.dp; ++i) to[i] = t < s.t && i < s.d ? scale * from[i] : 0.0f;
+HWY_ATTR void Pack(const Shape& s, Head head, float scale, float* HWY_RESTRICT panel) {
+  for (int64_t t = 0; t < s.t; ++t) {
+    float* HWY_RESTRICT to = panel + t * s.dp;
+    const float* HWY_RESTRICT from = head.data + t * head.stride;
+    for (int64_t i = 0; i < s.d; ++i) to[i] = scale * from[i];
+    for (int64_t i = s.d; i < s.dp; ++i) to[i] = 0;
   }
+  std::fill(panel + s.t * s.dp, panel + s.tp * s.dp, 0.0f);
 }
 
 // panel[Dp, Tp] = transposed head, zero where padded.
-HWY_ATTR void PackTransposed(const Shape& s, Head head, float* panel) {
-  if (s.d < s.dp) std::fill(panel + s.d * s.tp, panel + s.dp * s.tp, 0.0f);
-  for (int64_t t0 = 0; t0 < s.tp; t0 += 16) {
+HWY_ATTR void PackTransposed(const Shape& s, Head head, float* HWY_RESTRICT panel) {
+  if (s.d < s.dp || s.t < s.tp) std::fill(panel, panel + s.panel(), 0.0f);
+  constexpr int64_t kTile = 16;  // rows whose lines stay in the first-level cache while columns are read
+  for (int64_t t0 = 0; t0 < s.t; t0 += kTile) {
+    const int64_t rows = std::min(kTile, s.t - t0);
     for (int64_t i = 0; i < s.d; ++i) {
-      float* to = panel + i * s.tp + t0;
-      for (int64_t t = 0; t < 16; ++t) to[t] = t0 + t < s.t ? head.data[(t0 + t) * head.stride + i] : 0.0f;
+      float* HWY_RESTRICT to = panel + i * s.tp + t0;
+      const float* HWY_RESTRICT from = head.data + t0 * head.stride + i;
+      for (int64_t t = 0; t < rows; ++t) to[t] = from[t * head.stride];
     }
   }
+}
+
+// Sum of a[i] b[i]; b is a row of a panel: aligned, and padded with zeros.
+HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::Load(d, b + i), sum);
+  float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < count; ++i) total += a[i] * b[i];
+  return total;
 }
 
 // Row of scores -> exp(score - max) for keys [0, valid), 0 for [valid, keys). Returns the sum; max by
@@ -232,8 +249,7 @@ HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, floa
       // delta = sum_c d_o o = sum_j p_j dp_j, the term that every row of the softmax's Jacobian shares.
       const float* const o_row = o.data + (q0 + i) * o.stride;
       const float* const do_row = d_o + (q0 + i) * s.dp;
-      float delta = 0;
-      for (int64_t c = 0; c < s.d; ++c) delta += o_row[c] * do_row[c];
+      const float delta = Dot(o_row, do_row, s.d);
       const int64_t valid = q0 + i + 1;
       for (int64_t j = valid; j < keys; ++j) p_row[j] = -HUGE_VALF;
       const VF vdelta = hn::Set(d, delta), vlse = hn::Set(d, lse[q0 + i]);

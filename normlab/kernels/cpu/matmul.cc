@@ -30,10 +30,10 @@ Cut CutOf(const MatMulArgs& args) {
   const bool weight_gradient = args.a.strides[1] != 1 && k > 1;  // a stored transposed: a sum over many rows
   if (weight_gradient) {
     if (args.epilogue == MatMulArgs::Epilogue::kNone && m * n >= (int64_t{1} << 19)) return {m, n, true};
-    return {64, n, false};
+    return {m >= 512 ? 128 : 64, n, false};
   }
   if (n >= 8192) return {256, 512, false};  // the output head: its few rows would leave threads idle
-  return {m <= 512 ? 128 : 256, n, false};
+  return {m <= 512 ? 128 : m < 4096 ? 256 : 512, n, false};
 }
 
 // Pointer, leading dimension and transposition of a matrix with one adjacent axis.

@@ -109,17 +109,6 @@ std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments) {
   return ReadByteTokens(paths);
 }
 
-Json DataIdentity(const TokenSource& tokens) {
-  Json files = Json::array();
-  for (const TokenFile& file : tokens.info().files)
-    files.push_back({{"path", file.path}, {"bytes", file.bytes}});
-  return {{"files", std::move(files)},
-          {"tokens", tokens.size()},
-          {"hash", tokens.info().data_hash},
-          {"tokenizer", tokens.info().tokenizer},
-          {"tokenizer_hash", tokens.info().tokenizer_hash}};
-}
-
 std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device) {
   config.Validate();
   CheckVocabulary(tokens, config.model.vocab_size);

@@ -45,9 +45,6 @@ int Threads(const RunArguments& arguments);
 // The files of --data as tokens.
 std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments);
 
-// What a record says of the data.
-Json DataIdentity(const TokenSource& tokens);
-
 // Everything that would stop a run of this configuration, found before anything is written. Returns what its
 // norm resolves to on this device. Throws Error.
 std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device);

@@ -39,18 +39,12 @@ double Median(std::vector<double> values) {
 }
 
 Json DataRecord(const TokenSource& tokens, const Split& split) {
-  Json files = Json::array();
-  for (const TokenFile& file : tokens.info().files)
-    files.push_back({{"path", file.path}, {"bytes", file.bytes}});
-  return {{"files", std::move(files)},
-          {"tokens", tokens.size()},
-          {"hash", tokens.info().data_hash},
-          {"tokenizer", tokens.info().tokenizer},
-          {"tokenizer_hash", tokens.info().tokenizer_hash},
-          {"train_tokens", split.train.size()},
-          {"train_windows", split.train_windows()},
-          {"held_out_tokens", split.held_out.size()},
-          {"held_out_windows", split.held_out_starts.size()}};
+  Json json = DataIdentity(tokens);
+  json["train_tokens"] = split.train.size();
+  json["train_windows"] = split.train_windows();
+  json["held_out_tokens"] = split.held_out.size();
+  json["held_out_windows"] = split.held_out_starts.size();
+  return json;
 }
 
 Json MetricsLine(const StepResult& step) {

@@ -47,6 +47,10 @@ struct RunRecord {
   std::string started_at;  // UTC, ISO 8601
 };
 Json ToJson(const RunRecord& record);
+
+// Which text a run or a study saw: files, number of ids and their hash, tokenizer and its hash.
+Json DataIdentity(const TokenSource& tokens);
+
 RunRecord RunRecordFromJson(const Json& json, std::string_view source);
 
 // The record of a folder; nothing where it has none.

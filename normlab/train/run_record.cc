@@ -44,6 +44,17 @@ std::string_view Name(RunStatus status) {
   return "?";
 }
 
+Json DataIdentity(const TokenSource& tokens) {
+  Json files = Json::array();
+  for (const TokenFile& file : tokens.info().files)
+    files.push_back({{"path", file.path}, {"bytes", file.bytes}});
+  return {{"files", std::move(files)},
+          {"tokens", tokens.size()},
+          {"hash", tokens.info().data_hash},
+          {"tokenizer", tokens.info().tokenizer},
+          {"tokenizer_hash", tokens.info().tokenizer_hash}};
+}
+
 Json ToJson(const RunRecord& record) {
   Json blocks = Json::array();
   for (const double loss : record.test_block_losses) blocks.push_back(ToJson(loss));

@@ -2,11 +2,12 @@
 // Each block is one single-threaded product of oneDNN followed by its epilogue while the block is still in
 // the core's cache: bias and GELU cost no pass over memory of their own.
 //
-// The cutting rule was measured on a 2-core AVX-512 machine (oneDNN 2.6.3; GFLOP/s of the whole product on
-// oneDNN's own threads against blocks): 256 rows 340-398 against 341-388 for forward and data-gradient
-// products of widths 128 to 3072; weight gradients lose when cut (768x3072x1024: 391 whole, 292 in 256-row
-// blocks), since every block packs the long shared dimension again. So large weight gradients run whole:
-// oneDNN splits only m and n of them for up to 8 threads, and the tests compare the bits of 1, 2, 3, 5 and 8.
+// The cutting rule was measured on a 2-core AVX-512 machine (oneDNN 2.6.3; GFLOP/s). Forward and
+// data-gradient products of widths 128 to 3072 lose nothing: blocks of 256 rows reach 322-394, of 512 rows
+// 339-398, the whole product on oneDNN's own threads 331-397. Weight gradients lose when cut (768x3072x1024:
+// 391 whole, 292 in 256-row blocks), since every block packs the long shared dimension again. So large weight
+// gradients run whole: oneDNN splits only m and n of them for up to 8 threads, and the tests compare the bits
+// of 1, 2, 3, 5 and 8.
 
 #include <algorithm>
 

@@ -17,6 +17,7 @@
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/norms/norm_type.h"
 #include "normlab/study/export.h"
 #include "normlab/study/runner.h"
 #include "normlab/study/text_table.h"

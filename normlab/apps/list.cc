@@ -14,6 +14,8 @@
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/model/parameters.h"
+#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 #include "normlab/study/text_table.h"
 #include "normlab/train/config.h"
 #include "normlab/train/machine.h"

@@ -8,6 +8,7 @@
 #include "normlab/kernels/check_args.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/reference/reference_device.h"
+#include "normlab/norms/norm_list.h"
 
 namespace normlab {
 namespace {

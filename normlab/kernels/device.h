@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "normlab/base/view.h"
-#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_spec.h"
 
 namespace normlab {
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "normlab/kernels/reference/host_row.h"
+#include "normlab/norms/norm_list.h"
 #include "normlab/testing/norm_check.h"
 
 namespace normlab::test {

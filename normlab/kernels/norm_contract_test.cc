@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "normlab/norms/norm_list.h"
 #include "normlab/testing/norm_check.h"
 #include "normlab/testing/norm_implementations.h"
 

@@ -6,6 +6,7 @@
 
 #include "normlab/base/bfloat16.h"
 #include "normlab/kernels/reference/host_row.h"
+#include "normlab/norms/norm_list.h"
 #include "normlab/testing/norm_check.h"
 #include "normlab/testing/norm_implementations.h"
 

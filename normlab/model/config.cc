@@ -1,8 +1,8 @@
 #include "normlab/model/config.h"
+#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 
 #include <vector>
-
-#include "normlab/norms/norm_list.h"
 
 namespace normlab {
 namespace {

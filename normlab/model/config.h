@@ -10,6 +10,7 @@
 
 #include "normlab/base/config_keys.h"
 #include "normlab/norms/norm_spec.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 

@@ -1,4 +1,5 @@
 #include "normlab/model/gpt.h"
+#include "normlab/norms/norm_list.h"
 
 #include <algorithm>
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include "normlab/base/testing/files.h"
 #include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 namespace {

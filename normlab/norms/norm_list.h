@@ -3,11 +3,8 @@
 // the tests.
 
 #include <array>
-#include <optional>
-#include <string>
-#include <string_view>
+#include <cstddef>
 #include <type_traits>
-#include <vector>
 
 #include "normlab/norms/norm_spec.h"
 
@@ -57,21 +54,6 @@ template <class Norm>
 constexpr NormKind KindOf() {
   return AllNorms::KindOf<Norm>();
 }
-
-const NormInfo& InfoOf(NormKind kind);
-
-// A norm_type of a configuration: "fused_rmsnorm", "layernorm", "no_norm". "pytorch_" is accepted for
-// "fused_", as in the article's files. Throws Error that names the unknown text and the nearest known one.
-struct NormType {
-  NormKind kind{};
-  NormImplementation implementation = NormImplementation::kFastest;
-  bool operator==(const NormType&) const = default;
-};
-NormType ParseNormType(std::string_view text);
-std::string Name(const NormType& type);
-
-// Every accepted norm_type, aliases excluded, in the order of `list`.
-std::vector<std::string> KnownNormTypes();
 
 namespace internal {
 template <class F, class First, class... Rest>

@@ -50,6 +50,8 @@ struct NormInfo {
 // before the gain and again after it (LLaMA's code). The same thing in fp32.
 enum class NormCast { kAfterGain, kBeforeGain };
 
+const NormInfo& InfoOf(NormKind kind);  // norm_list.cc
+
 struct NormSpec {
   NormKind kind{};  // the first of the list: LayerNorm
   NormImplementation implementation = NormImplementation::kFastest;

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "normlab/norms/norm_list.h"
 #include "normlab/norms/norm_spec.h"
 #include "normlab/testing/norm_problem.h"
 

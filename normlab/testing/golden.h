@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "normlab/norms/norm_list.h"
 #include "normlab/testing/norm_problem.h"
 
 namespace normlab::test {

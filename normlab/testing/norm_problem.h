@@ -12,6 +12,7 @@
 
 #include "normlab/base/random.h"
 #include "normlab/kernels/device.h"
+#include "normlab/norms/norm_list.h"
 
 namespace normlab::test {
 

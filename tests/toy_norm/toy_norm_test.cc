@@ -8,6 +8,7 @@
 
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 #include "normlab/testing/tiny_gpt.h"
 
 namespace normlab {

@@ -20,6 +20,7 @@
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/norm_fused-inl.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
+#include "normlab/norms/norm_list.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {

@@ -14,6 +14,7 @@
 #include "normlab/kernels/cpu/norm_generic_row.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/kernels/cpu/norm_rows.h"
+#include "normlab/norms/norm_list.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {

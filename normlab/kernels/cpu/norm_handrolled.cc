@@ -23,6 +23,7 @@
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/kernels/cpu/norm_rows.h"
 #include "normlab/kernels/cpu/norm_simd-inl.h"
+#include "normlab/norms/norm_list.h"
 
 #ifndef NORMLAB_KERNELS_CPU_NORM_HANDROLLED_ONCE
 #define NORMLAB_KERNELS_CPU_NORM_HANDROLLED_ONCE

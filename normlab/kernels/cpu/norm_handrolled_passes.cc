@@ -17,6 +17,7 @@
 // and x, used several times, gets its gradients added one by one. Nodes run in the engine's order: latest
 // first. Saved: layernorm x - mean, norm_x and std; rmsnorm x / rms and rms (x itself is the caller's).
 #include "normlab/kernels/cpu/norm_handrolled.h"
+#include "normlab/norms/norm_list.h"
 
 namespace normlab::cpu {
 namespace {

@@ -8,6 +8,7 @@
 #include "normlab/base/memory.h"
 #include "normlab/kernels/check_args.h"
 #include "normlab/kernels/reference/host_row.h"
+#include "normlab/norms/norm_list.h"
 
 namespace normlab {
 namespace {

@@ -1,6 +1,5 @@
 # Everything comes from the system (see cmake/debian-packages.txt); nothing is downloaded here. What an installed
 # normlab looks for is in normlabConfig.cmake.in.
-set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # a project that adds this one links the same libraries
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -18,13 +17,13 @@ find_package(hwy REQUIRED)
 # its own compiler would take: two OpenMP runtimes in one process fight for the cores.
 list(GET OpenMP_CXX_LIB_NAMES 0 NORMLAB_OPENMP_NAME)  # gomp
 get_filename_component(NORMLAB_OPENMP_FOLDER "${OpenMP_${NORMLAB_OPENMP_NAME}_LIBRARY}" DIRECTORY)
-add_library(normlab::openmp INTERFACE IMPORTED GLOBAL)
+add_library(normlab::openmp INTERFACE IMPORTED)
 target_link_libraries(normlab::openmp INTERFACE OpenMP::OpenMP_CXX)
 
 # oneDNN: its own package file asks for OpenCL, which the CPU part does not need.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
-add_library(normlab::onednn INTERFACE IMPORTED GLOBAL)
+add_library(normlab::onednn INTERFACE IMPORTED)
 target_link_libraries(normlab::onednn INTERFACE ${DNNL_LIBRARY})
 target_include_directories(normlab::onednn INTERFACE ${DNNL_INCLUDE_DIR})
 

@@ -22,7 +22,6 @@
 #include "normlab/kernels/check_args.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 
-using normlab::CpuOptions;
 using normlab::Device;
 using normlab::DType;
 using normlab::Error;

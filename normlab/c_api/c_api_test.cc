@@ -431,6 +431,15 @@ TEST(CApi, EveryThreadCountGivesTheSameBits) {
     ExpectRefused(normlab_norm_set(norm.handle, "threads", threads), "whole number");
 }
 
+// P-07: the caller's setting for denormals is not touched.
+TEST(CApi, DenormalsOfTheCallerSurviveACall) {
+  const Norm norm("rmsnorm");
+  Problem problem(64, 512);
+  problem.Run(norm);
+  volatile float smallest_normal = std::numeric_limits<float>::min();
+  EXPECT_GT(smallest_normal / 2, 0.0f);
+}
+
 TEST(CApi, WrongArgumentsAreRefusedByName) {
   normlab_norm* made = reinterpret_cast<normlab_norm*>(1);
   ExpectRefused(normlab_norm_create("rmsnrom", &made), "did you mean \"rmsnorm\"");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -112,15 +113,19 @@ T& Given(T* pointer, const char* function, const char* name) {
 
 // ---- Arguments.
 
+// The least size of each struct: up to the last field of the first release that had it.
+constexpr size_t kFirstForwardArgs = offsetof(normlab_forward_args, saved_elements) + sizeof(int64_t);
+constexpr size_t kFirstBackwardArgs =
+    offsetof(normlab_backward_args, accumulate_parameters) + sizeof(int32_t);
+
 // The caller's struct in the size of this library's: fields that an older caller does not know are zero.
 // Fields of a newer caller that this library does not know must be zero.
 template <class Args>
-Args ReadArgs(const Args* given, const char* function) {
+Args ReadArgs(const Args* given, const char* function, size_t first_size) {
   static_assert(std::is_trivially_copyable_v<Args>);
-  constexpr size_t kFirstSize = sizeof(Args);  // of the first release that had the struct
   size_t size = 0;
   std::memcpy(&size, &Given(given, function, "args"), sizeof(size));
-  if (size < kFirstSize || size > 64 * sizeof(Args))
+  if (size < first_size || size > 64 * sizeof(Args))
     Fail("{}: struct_size is {}; it must be the sizeof of the struct, {} here", function, size, sizeof(Args));
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   if (std::any_of(bytes + std::min(size, sizeof(Args)), bytes + size, [](unsigned char b) { return b != 0; }))
@@ -320,7 +325,7 @@ normlab_status normlab_norm_forward(normlab_norm* norm, const normlab_forward_ar
   return Guarded([&] {
     constexpr const char* kFunction = "normlab_norm_forward";
     normlab_norm& with = Given(norm, kFunction, "norm");
-    const normlab_forward_args a = ReadArgs(args, kFunction);
+    const normlab_forward_args a = ReadArgs(args, kFunction, kFirstForwardArgs);
     const NormInfo& info = with.info();
     const Views views(kFunction, a.rows, a.cols);
     const int64_t saved = SavedElements(with, kFunction, a.rows, a.cols);
@@ -346,7 +351,7 @@ normlab_status normlab_norm_backward(normlab_norm* norm, const normlab_backward_
   return Guarded([&] {
     constexpr const char* kFunction = "normlab_norm_backward";
     normlab_norm& with = Given(norm, kFunction, "norm");
-    const normlab_backward_args a = ReadArgs(args, kFunction);
+    const normlab_backward_args a = ReadArgs(args, kFunction, kFirstBackwardArgs);
     const NormInfo& info = with.info();
     const Views views(kFunction, a.rows, a.cols);
     const int64_t saved = SavedElements(with, kFunction, a.rows, a.cols);

@@ -40,8 +40,7 @@ extern "C" {
 typedef int normlab_status;
 enum {
   NORMLAB_OK = 0,
-  NORMLAB_INVALID_ARGUMENT =
-      1, /* the call asks for what is not there or not allowed; the message says what is */
+  NORMLAB_INVALID_ARGUMENT = 1, /* asks for what is not there or not allowed; the message says what is */
   NORMLAB_OUT_OF_MEMORY = 2,
   NORMLAB_INTERNAL_ERROR = 3 /* a bug of normlab: please report the message */
 };
@@ -53,8 +52,7 @@ NORMLAB_API const char* normlab_version(void);
    until the next call that fails in this thread. */
 NORMLAB_API const char* normlab_last_error(void);
 
-/* The names that normlab_norm_create knows, one by one: "layernorm", "fused_layernorm", ... NULL from the end
- * on. */
+/* The names that normlab_norm_create knows, by number: "layernorm", "fused_layernorm", ...; then NULL. */
 NORMLAB_API const char* normlab_norm_name(size_t index);
 
 /* A norm with its options and its scratch memory. */
@@ -76,7 +74,7 @@ NORMLAB_API void normlab_norm_destroy(normlab_norm* norm);
 NORMLAB_API normlab_status normlab_norm_set(normlab_norm* norm, const char* option, double value);
 NORMLAB_API normlab_status normlab_norm_get(const normlab_norm* norm, const char* option, double* value);
 
-/* How many floats forward saves for backward, for rows x cols. What is in them is the library's own business.
+/* How many floats forward saves for backward, for rows x cols. What they are is the library's own business.
  */
 NORMLAB_API normlab_status normlab_norm_saved_elements(const normlab_norm* norm, int64_t rows, int64_t cols,
                                                        int64_t* elements);
@@ -92,7 +90,7 @@ typedef struct normlab_forward_args {
   const float* weight; /* [cols]; NULL: the gain is 1 */
   const float* bias;   /* [cols]; NULL: 0 */
   const float* alpha;  /* [1], for norms that have it ("has_alpha"); else NULL */
-  float* sum; /* [rows, cols] written; may alias x or residual; NULL: not wanted. Only with a residual */
+  float* sum; /* [rows, cols] written, only with a residual; may alias x or residual; NULL: not wanted */
   int64_t sum_stride;
   float* y; /* [rows, cols] written; may alias x where there is no residual */
   int64_t y_stride;

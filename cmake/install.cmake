@@ -39,6 +39,8 @@ install(FILES ${PROJECT_BINARY_DIR}/include/normlab/base/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/normlab/base)
 install(FILES ${PROJECT_SOURCE_DIR}/normlab/c_api/normlab.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/normlabConfig.cmake.in
   ${PROJECT_BINARY_DIR}/normlabConfig.cmake INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may change what programs rely on.

@@ -115,6 +115,12 @@ class Consumer(unittest.TestCase):
                 self.assertNotEqual(configured.returncode, 0, configured.shown)
                 self.assertIn(f"version: {VERSION}", configured.shown)
 
+    def test_an_unknown_component_is_refused_by_name(self):
+        _, configured = self.configure("installed", "component", (CC, CXX), f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                                       f"-DWANTED={VERSION};COMPONENTS;fortran")
+        self.assertNotEqual(configured.returncode, 0, configured.shown)
+        self.assertIn("fortran", configured.stderr)
+
     def test_a_project_that_adds_the_sources_keeps_its_own_settings(self):
         build, configured = self.configure("subdirectory", "build", (CC, CXX), f"-DNORMLAB_SOURCE={SOURCE}")
         self.assertEqual(configured.returncode, 0, configured.shown)

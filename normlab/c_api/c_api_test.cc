@@ -1,8 +1,12 @@
 // The C functions: what they compute is what the device computes, and what they refuse leaves everything as
 // it was.
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -508,6 +512,28 @@ TEST(CApi, TheSizeOfAStructSaysWhatItsCallerKnows) {
     ExpectRefused(normlab_norm_forward(norm.handle, &args.known), "struct_size is");
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__)  // which needs more address space than any limit leaves
+// 2 GiB of statistics where 1 GiB is left: in a process of its own, because the limit stays.
+TEST(CApi, TooLittleMemoryIsAStatusAndNoCrash) {
+  const auto status_of_a_large_call = [] {
+    constexpr int64_t kSide = int64_t{1} << 14;
+    constexpr size_t kBytes = kSide * kSide * sizeof(float);  // 1 GiB, of which no page is touched
+    void* x =
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const rlimit limit{2 * kBytes, 2 * kBytes};
+    if (x == MAP_FAILED || ::setrlimit(RLIMIT_AS, &limit) != 0) return -1;
+    normlab_norm* norm = nullptr;
+    normlab_norm_create("handrolled_layernorm", &norm);
+    normlab_forward_args args{};
+    args.struct_size = sizeof(args);
+    args.rows = args.cols = kSide;
+    args.x = static_cast<float*>(x), args.y = static_cast<float*>(x);
+    return normlab_norm_forward(norm, &args);
+  };
+  EXPECT_EXIT(std::_Exit(status_of_a_large_call()), ::testing::ExitedWithCode(NORMLAB_OUT_OF_MEMORY), "");
+}
+#endif
 
 TEST(CApi, EachThreadHasItsOwnLastError) {
   ExpectRefused(normlab_norm_create("here", nullptr), "norm is NULL");

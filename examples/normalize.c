@@ -20,7 +20,7 @@ int main(void) {
 
   normlab_norm* norm;
   must(normlab_norm_create("layernorm", &norm));
-  must(normlab_norm_set(norm, "eps", 0));
+  must(normlab_norm_set(norm, "eps", 1e-6));
   int64_t elements;
   must(normlab_norm_saved_elements(norm, kRows, kCols, &elements));
   float* saved = malloc((size_t)elements * sizeof(float));
@@ -48,10 +48,11 @@ int main(void) {
                                                             .dbias = dbias}));
   free(saved);
 
-  /* Row 0: mean 2.5, variance 1.25, so xhat = (x - 2.5) / sqrt(1.25). Row 1 has no spread: y is the bias. */
+  /* Row 0: mean 2.5, variance 1.25, so xhat = (x - 2.5) / sqrt(1.25 + eps). Row 1 has no spread: y is the
+   * bias. */
   int right = normlab_norm_set(norm, "eps", -1) == NORMLAB_INVALID_ARGUMENT;
   normlab_norm_destroy(norm);
-  const double root = sqrt(1.25), xhat0 = -1.5 / root;
+  const double root = sqrt(1.25 + 1e-6), xhat0 = -1.5 / root;
   for (int c = 0; c < kCols; ++c) {
     const double xhat = (x[0][c] - 2.5) / root, g = c == 0 ? 1 : 0;
     right = right && fabs(y[0][c] - (xhat + bias[c])) <= 2e-6 && y[1][c] == bias[c];

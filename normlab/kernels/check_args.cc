@@ -81,10 +81,14 @@ class Checker {
   DType dtype_;
 };
 
-void CheckEps(const NormSpec& spec) {
+void CheckSpec(const NormSpec& spec) {
+  const NormInfo& info = InfoOf(spec.kind);
   if (!(spec.eps >= 0) || !std::isfinite(spec.eps))
-    Fail("the eps of {} is {}; it must be a finite number, at least 0 (default {})", InfoOf(spec.kind).name,
-         spec.eps, InfoOf(spec.kind).default_eps);
+    Fail("the eps of {} is {}; it must be a finite number, at least 0 (default {})", info.name, spec.eps,
+         info.default_eps);
+  if (!(spec.fraction > 0 && spec.fraction <= 1))
+    Fail("the fraction of {} is {}; it must be above 0 and at most 1 (default {})", info.name, spec.fraction,
+         NormSpec{}.fraction);
 }
 
 // Absent exactly where the spec has no such parameter, else dense [cols].
@@ -180,7 +184,7 @@ void CheckBiasGradient(const View& dy, const View& dbias) {
 void CheckNormForward(const NormForwardArgs& args) {
   const Checker check("norm_forward", args.x.dtype);
   const NormInfo& info = InfoOf(args.spec.kind);
-  CheckEps(args.spec);
+  CheckSpec(args.spec);
   check.Rank("x", args.x, 2);
   const int64_t rows = args.x.shape[0], cols = args.x.shape[1];
   check.That(cols > 0, "x has width 0; a norm needs at least one column");
@@ -197,6 +201,7 @@ void CheckNormForward(const NormForwardArgs& args) {
     if (!view->empty()) check.AdjacentColumns(name, *view);
   CheckParameter(check, "weight", args.weight, info.has_gain && args.spec.gain, cols);
   CheckParameter(check, "bias", args.bias, info.has_bias && args.spec.bias, cols);
+  CheckParameter(check, "alpha", args.alpha, info.has_alpha, 1);
   check.Flat("saved", args.saved);
 
   check.SameOrDisjoint("sum", args.sum, "x", args.x);
@@ -215,6 +220,7 @@ void CheckNormForward(const NormForwardArgs& args) {
   for (const auto& [name, view] : {std::pair{"y", &args.y}, {"sum", &args.sum}, {"saved", &args.saved}}) {
     check.Disjoint(name, *view, "weight", args.weight);
     check.Disjoint(name, *view, "bias", args.bias);
+    check.Disjoint(name, *view, "alpha", args.alpha);
   }
   for (const auto& [name, view] :
        {std::pair{"x", &args.x}, {"residual", &args.residual}, {"y", &args.y}, {"sum", &args.sum}})
@@ -224,7 +230,7 @@ void CheckNormForward(const NormForwardArgs& args) {
 void CheckNormBackward(const NormBackwardArgs& args) {
   const Checker check("norm_backward", args.dy.dtype);
   const NormInfo& info = InfoOf(args.spec.kind);
-  CheckEps(args.spec);
+  CheckSpec(args.spec);
   check.Rank("dy", args.dy, 2);
   const int64_t rows = args.dy.shape[0], cols = args.dy.shape[1];
   check.That(cols > 0, "dy has width 0; a norm needs at least one column");
@@ -237,6 +243,8 @@ void CheckNormBackward(const NormBackwardArgs& args) {
   CheckParameter(check, "weight", args.weight, gain, cols);
   CheckParameter(check, "dweight", args.dweight, gain, cols);
   CheckParameter(check, "dbias", args.dbias, bias, cols);
+  CheckParameter(check, "alpha", args.alpha, info.has_alpha, 1);
+  CheckParameter(check, "dalpha", args.dalpha, info.has_alpha, 1);
   check.Flat("saved", args.saved);
 
   if (args.accumulate_dx) {
@@ -247,14 +255,20 @@ void CheckNormBackward(const NormBackwardArgs& args) {
     check.SameOrDisjoint("dx", args.dx, "x", args.x);
   }
   check.Disjoint("dweight", args.dweight, "dbias", args.dbias);
-  for (const auto& [name, view] :
-       {std::pair{"dx", &args.dx}, {"dweight", &args.dweight}, {"dbias", &args.dbias}}) {
+  check.Disjoint("dalpha", args.dalpha, "dweight", args.dweight);
+  check.Disjoint("dalpha", args.dalpha, "dbias", args.dbias);
+  for (const auto& [name, view] : {std::pair{"dx", &args.dx},
+                                   {"dweight", &args.dweight},
+                                   {"dbias", &args.dbias},
+                                   {"dalpha", &args.dalpha}}) {
     check.Disjoint(name, *view, "weight", args.weight);
+    check.Disjoint(name, *view, "alpha", args.alpha);
     check.Disjoint(name, *view, "saved", args.saved);
   }
   for (const auto& [name, view] : {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}}) {
     check.Disjoint("dweight", args.dweight, name, *view);
     check.Disjoint("dbias", args.dbias, name, *view);
+    check.Disjoint("dalpha", args.dalpha, name, *view);
   }
 }
 

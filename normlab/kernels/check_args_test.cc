@@ -34,7 +34,7 @@ class CheckArgs : public ::testing::TestWithParam<const char*> {
   }
   // A valid LayerNorm call on [4, 8]; each test spoils one field.
   NormForwardArgs Forward() const {
-    return {.spec = {.kind = NormKind::kLayerNorm},
+    return {.spec = {.kind = KindOf<LayerNorm>()},
             .x = Matrix(0, 4, 8),
             .residual = {},
             .weight = Flat(100, 8),
@@ -44,7 +44,7 @@ class CheckArgs : public ::testing::TestWithParam<const char*> {
             .saved = Flat(300, 100)};
   }
   NormBackwardArgs Backward() const {
-    return {.spec = {.kind = NormKind::kLayerNorm},
+    return {.spec = {.kind = KindOf<LayerNorm>()},
             .x = Matrix(0, 4, 8),
             .dy = Matrix(50, 4, 8),
             .weight = Flat(100, 8),

@@ -56,6 +56,7 @@ struct NormForwardArgs {
   View x;             // [rows, cols]
   View residual;      // [rows, cols], optional
   View weight, bias;  // [cols]; absent where the spec has none
+  View alpha;         // [1]; absent where the norm has none
   View sum;           // [rows, cols] =, with residual
   View y;             // [rows, cols] =
   View saved;         // flat, NormSavedElements(...) of the compute dtype, =
@@ -63,14 +64,16 @@ struct NormForwardArgs {
 
 // Gradient of norm(x), x being the tensor that was normalized (the sum, where a residual was added).
 //   dx = J^T dy   or, with accumulate_dx,   dx += J^T dy  (the gradient sum of the residual stream).
-// dx may alias dy (not with accumulate_dx) or x. dweight, dbias: = or, with accumulate_dparams, +=.
+// dx may alias dy (not with accumulate_dx) or x. dweight, dbias, dalpha: = or, with accumulate_dparams, +=.
 struct NormBackwardArgs {
   NormSpec spec;
   View x, dy;   // [rows, cols]
   View weight;  // [cols]; absent where the spec has none
+  View alpha;   // [1]; absent where the norm has none
   View saved;
   View dx;              // [rows, cols]
   View dweight, dbias;  // [cols]; absent where the spec has none
+  View dalpha;          // [1]; absent where the norm has none
   bool accumulate_dx = false;
   bool accumulate_dparams = false;
 };

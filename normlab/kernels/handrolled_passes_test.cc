@@ -91,7 +91,7 @@ void ExpectTheList(std::span<const Pass> list, const std::vector<PassCount>& ran
 }
 
 TEST(HandrolledPasses, WhatRunsIsTheList) {
-  for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm})
+  for (const NormKind kind : {KindOf<LayerNorm>(), KindOf<RmsNorm>()})
     for (const bool residual : {false, true})
       for (const bool accumulate : {false, true}) {
         const Counts counts = RunBoth(kind, residual, accumulate);
@@ -106,7 +106,7 @@ TEST(HandrolledPasses, TheDocumentShowsTheList) {
   std::stringstream text;
   text << file.rdbuf();
   std::string rest = text.str();
-  for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm})
+  for (const NormKind kind : {KindOf<LayerNorm>(), KindOf<RmsNorm>()})
     for (const bool backward : {false, true})
       for (const Pass& pass : HandrolledPasses(kind, backward)) {
         // In order, each after the one before.

@@ -25,33 +25,38 @@ NormAnswer AnswerOf(const NormProblem& p) {
     return v.empty() ? View{} : View::Dense(v.data(), DType::kF32, {static_cast<int64_t>(v.size())});
   };
   std::vector<float> x = floats(p.x), residual = floats(p.residual), weight = floats(p.weight),
-                     bias = floats(p.bias);
+                     bias = floats(p.bias), alpha = floats(p.alpha);
   std::vector<float> sum(residual.size()), y(x.size()), saved(static_cast<size_t>(p.rows * 8));
   reference::RunNormForward<Norm, float>({.spec = p.spec,
                                           .x = view(x, p.rows, p.cols),
                                           .residual = view(residual, p.rows, p.cols),
                                           .weight = flat(weight),
                                           .bias = flat(bias),
+                                          .alpha = flat(alpha),
                                           .sum = view(sum, p.rows, p.cols),
                                           .y = view(y, p.rows, p.cols),
                                           .saved = flat(saved)});
   std::vector<float> normalized = floats(p.Normalized()), dy = floats(p.dy), dx = floats(p.dx_before);
-  std::vector<float> dweight = floats(p.dweight_before), dbias = floats(p.dbias_before);
+  std::vector<float> dweight = floats(p.dweight_before), dbias = floats(p.dbias_before),
+                     dalpha = floats(p.dalpha_before);
   reference::RunNormBackward<Norm, float>({.spec = p.spec,
                                            .x = view(normalized, p.rows, p.cols),
                                            .dy = view(dy, p.rows, p.cols),
                                            .weight = flat(weight),
+                                           .alpha = flat(alpha),
                                            .saved = flat(saved),
                                            .dx = view(dx, p.rows, p.cols),
                                            .dweight = flat(dweight),
                                            .dbias = flat(dbias),
+                                           .dalpha = flat(dalpha),
                                            .accumulate_dx = p.accumulate_dx,
                                            .accumulate_dparams = p.accumulate_dparams});
   return {.sum = doubles(sum),
           .y = doubles(y),
           .dx = doubles(dx),
           .dweight = doubles(dweight),
-          .dbias = doubles(dbias)};
+          .dbias = doubles(dbias),
+          .dalpha = doubles(dalpha)};
 }
 
 enum class Fault {
@@ -71,12 +76,8 @@ enum class Fault {
 // LayerNorm, or RMSNorm where kCentre is false, with one fault.
 template <Fault kFault, bool kCentre>
 struct FaultyNorm {
-  static constexpr NormInfo kInfo{.kind = kCentre ? NormKind::kLayerNorm : NormKind::kRmsNorm,
-                                  .name = "faulty",
-                                  .formula = "",
-                                  .source = "",
-                                  .has_bias = kCentre,
-                                  .saved_per_row = 2};
+  static constexpr NormInfo kInfo{
+      .name = "faulty", .formula = "", .source = "", .has_bias = kCentre, .saved_per_row = 2};
   template <class Row>
   static void Forward(Row& r, const NormNumbers<float>& numbers) {
     const float cols = static_cast<float>(r.cols());
@@ -112,6 +113,75 @@ struct FaultyNorm {
   }
 };
 
+enum class PartialFault { kFraction, kDivisor, kProjectsAllColumns };
+
+// Partial RMSNorm with the statistic of all columns, with the sum of k columns divided by cols, or with a dx
+// that projects every column.
+template <PartialFault kFault>
+struct FaultyPartial {
+  static constexpr NormInfo kInfo = PartialRmsNorm::kInfo;
+  template <class Row>
+  static void Forward(Row& r, const NormNumbers<float>& numbers) {
+    NormNumbers<float> wrong = numbers;
+    if (kFault == PartialFault::kFraction) wrong.partial_cols = r.cols();
+    PartialRmsNorm::Forward(r, wrong);
+    if (kFault != PartialFault::kDivisor) return;
+    const int64_t k = numbers.partial_cols;
+    const float square = r.SumFirst(k, [&](int64_t c) { return r.x(c) * r.x(c); });
+    const float inv_rms = r.Rsqrt(square / static_cast<float>(r.cols()) + numbers.eps);
+    r.Save(0, inv_rms);
+    r.ForEach([&](int64_t c) { r.SetY(c, r.x(c) * inv_rms * r.gain(c)); });
+  }
+  template <class Row>
+  static void Backward(Row& r, const NormNumbers<float>& numbers) {
+    PartialRmsNorm::Backward(r, numbers);
+    if (kFault != PartialFault::kProjectsAllColumns) return;
+    const float inv_rms = r.Saved(0), k = static_cast<float>(numbers.partial_cols);
+    const float mean_gx = r.Sum([&](int64_t c) { return r.dy(c) * r.gain(c) * (r.x(c) * inv_rms); }) / k;
+    r.ForEach([&](int64_t c) { r.SetDx(c, inv_rms * (r.dy(c) * r.gain(c) - r.x(c) * inv_rms * mean_gx)); });
+  }
+};
+
+enum class DytFault { kSlope, kAlphaOutside, kDalphaWithoutGain, kDalphaWithoutX };
+
+// DyT without the slope of the tanh in dx, with alpha * tanh(x), or with a wrong gradient of alpha.
+template <DytFault kFault>
+struct FaultyDyt {
+  static constexpr NormInfo kInfo = Dyt::kInfo;
+  template <class Row>
+  static void Forward(Row& r, const NormNumbers<float>& numbers) {
+    if (kFault != DytFault::kAlphaOutside) return Dyt::Forward(r, numbers);
+    r.ForEach([&](int64_t c) { r.SetY(c, r.alpha() * r.Tanh(r.x(c)) * r.gain(c) + r.bias(c)); });
+  }
+  template <class Row>
+  static void Backward(Row& r, const NormNumbers<float>&) {
+    const auto t = [&](int64_t c) { return r.Tanh(r.alpha() * r.x(c)); };
+    const auto slope = [&](int64_t c) { return 1 - t(c) * t(c); };
+    r.AddDalpha(r.Sum([&](int64_t c) {
+      return r.dy(c) * (kFault == DytFault::kDalphaWithoutGain ? 1 : r.gain(c)) * slope(c) *
+             (kFault == DytFault::kDalphaWithoutX ? 1 : r.x(c));
+    }));
+    r.ForEach([&](int64_t c) {
+      r.AddDgain(c, r.dy(c) * t(c));
+      r.AddDbias(c, r.dy(c));
+      r.SetDx(c, r.alpha() * r.dy(c) * r.gain(c) * (kFault == DytFault::kSlope ? 1 : slope(c)));
+    });
+  }
+};
+
+// Re-centring whose gradient forgets the mean.
+struct FaultyRecenter {
+  static constexpr NormInfo kInfo = Recenter::kInfo;
+  template <class Row>
+  static void Forward(Row& r, const NormNumbers<float>& numbers) {
+    Recenter::Forward(r, numbers);
+  }
+  template <class Row>
+  static void Backward(Row& r, const NormNumbers<float>&) {
+    r.ForEach([&](int64_t c) { r.SetDx(c, r.dy(c)); });
+  }
+};
+
 using Answer = std::function<NormAnswer(const NormProblem&)>;
 
 struct Candidate {
@@ -138,11 +208,11 @@ double WorstOf(const Candidate& candidate) {
 
 template <Fault kFault>
 Candidate Layer(const char* name) {
-  return {name, NormKind::kLayerNorm, kFault == Fault::kNone, AnswerOf<FaultyNorm<kFault, true>>};
+  return {name, KindOf<LayerNorm>(), kFault == Fault::kNone, AnswerOf<FaultyNorm<kFault, true>>};
 }
 template <Fault kFault>
 Candidate Rms(const char* name) {
-  return {name, NormKind::kRmsNorm, kFault == Fault::kNone, AnswerOf<FaultyNorm<kFault, false>>};
+  return {name, KindOf<RmsNorm>(), kFault == Fault::kNone, AnswerOf<FaultyNorm<kFault, false>>};
 }
 
 // The right norm, whose answer or question is then spoiled.
@@ -151,9 +221,8 @@ Candidate Spoiled(const char* name, NormKind kind, const std::function<void(Norm
   return {name, kind, false, [=](const NormProblem& p) {
             NormProblem asked = p;
             if (question) question(asked);
-            NormAnswer answer = kind == NormKind::kLayerNorm ? AnswerOf<LayerNorm>(asked)
-                                : kind == NormKind::kRmsNorm ? AnswerOf<RmsNorm>(asked)
-                                                             : AnswerOf<NoNorm>(asked);
+            NormAnswer answer =
+                AllNorms::Visit(kind, [&](auto norm) { return AnswerOf<decltype(norm)>(asked); });
             if (spoil) spoil(answer);
             return answer;
           }};
@@ -161,9 +230,6 @@ Candidate Spoiled(const char* name, NormKind kind, const std::function<void(Norm
 
 std::vector<Candidate> Candidates() {
   std::vector<Candidate> list = {
-      {"RightLayerNorm", NormKind::kLayerNorm, true, AnswerOf<LayerNorm>},
-      {"RightRmsNorm", NormKind::kRmsNorm, true, AnswerOf<RmsNorm>},
-      {"RightNoNorm", NormKind::kNone, true, AnswerOf<NoNorm>},
       Layer<Fault::kNone>("RightLayerNormWrittenAgain"),
       Rms<Fault::kNone>("RightRmsNormWrittenAgain"),
       Layer<Fault::kEps>("LayerNormWithAnotherEps"),
@@ -180,7 +246,17 @@ std::vector<Candidate> Candidates() {
       Rms<Fault::kNoGainInGradient>("RmsNormGradientWithoutGain"),
       Rms<Fault::kDweightOfX>("RmsNormDweightOfX"),
       Layer<Fault::kLastColumn>("LastColumnNotWritten"),
-      {"LayerNormForRmsNorm", NormKind::kRmsNorm, false, AnswerOf<LayerNorm>},
+      {"LayerNormForRmsNorm", KindOf<RmsNorm>(), false, AnswerOf<LayerNorm>},
+      {"StatisticOfAllColumns", KindOf<PartialRmsNorm>(), false,
+       AnswerOf<FaultyPartial<PartialFault::kFraction>>},
+      {"DividedByTheWidth", KindOf<PartialRmsNorm>(), false, AnswerOf<FaultyPartial<PartialFault::kDivisor>>},
+      {"ProjectsAllColumns", KindOf<PartialRmsNorm>(), false,
+       AnswerOf<FaultyPartial<PartialFault::kProjectsAllColumns>>},
+      {"WithoutSlope", KindOf<Dyt>(), false, AnswerOf<FaultyDyt<DytFault::kSlope>>},
+      {"AlphaOutside", KindOf<Dyt>(), false, AnswerOf<FaultyDyt<DytFault::kAlphaOutside>>},
+      {"DalphaWithoutGain", KindOf<Dyt>(), false, AnswerOf<FaultyDyt<DytFault::kDalphaWithoutGain>>},
+      {"DalphaWithoutX", KindOf<Dyt>(), false, AnswerOf<FaultyDyt<DytFault::kDalphaWithoutX>>},
+      {"WithoutMeanOfGradient", KindOf<Recenter>(), false, AnswerOf<FaultyRecenter>},
   };
   const auto no_residual = [](NormProblem& p) { p.residual.assign(p.residual.size(), 0); };
   const auto set_dx = [](NormProblem& p) { p.accumulate_dx = false; };
@@ -189,7 +265,9 @@ std::vector<Candidate> Candidates() {
   const auto one_ulp = [](NormAnswer& a) { a.sum[0] = std::nextafter(static_cast<float>(a.sum[0]), 1e9f); };
   const auto missing = [](NormAnswer& a) { a.dx.pop_back(); };
   const auto touched = [](NormAnswer& a) { a.guards_intact = false; };
-  for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm, NormKind::kNone}) {
+  for (const NormKind kind : AllKinds()) {
+    list.push_back({"Right", kind, true,
+                    AllNorms::Visit(kind, [](auto norm) { return Answer(AnswerOf<decltype(norm)>); })});
     list.push_back(Spoiled("ResidualDropped", kind, no_residual, nullptr));
     list.push_back(Spoiled("DxSetInsteadOfAdded", kind, set_dx, nullptr));
     list.push_back(Spoiled("ANaN", kind, nullptr, nan));

@@ -19,7 +19,9 @@ std::function<std::string(const std::string&)> OneOf(std::string name, std::vect
 std::vector<ConfigKey<GptConfig>> MakeKeys() {
   using C = GptConfig;
   std::string norm_types;
-  for (const std::string& name : KnownNormTypes()) norm_types += (norm_types.empty() ? "" : ", ") + name;
+  for (const NormInfo& info : AllNorms::kInfos)
+    norm_types += fmt::format("{}{}", norm_types.empty() ? "" : ", ", info.name);
+  norm_types += "; who computes it may stand before: fused_, generic_, handrolled_";
   // Upper bounds keep every product of extents far from 64 bits.
   return {
       IntegerKey<C>("vocab_size", "number of token ids", 1, INT32_MAX, &C::vocab_size),
@@ -40,6 +42,20 @@ std::vector<ConfigKey<GptConfig>> MakeKeys() {
           "norm_eps", "epsilon of every norm; by default the norm's own", "a number from 0 to 1",
           [](double value) { return value >= 0 && value <= 1; }, &C::norm_eps,
           [](const C& c) { return c.NormEps(); }),
+      BoolKey<C>("norm_gain", "norms keep the learned gain that they have", &C::norm_gain),
+      BoolKey<C>("norm_bias", "norms keep the learned bias that they have", &C::norm_bias),
+      NumberKey<C>(
+          "norm_weight_offset", "added to the stored gain: 1 stores gains as 1 + g, starting at g = 0",
+          "0 or 1", [](double value) { return value == 0 || value == 1; }, &C::norm_weight_offset),
+      NumberKey<C>(
+          "norm_fraction", "part of a row that gives the statistic of partial_rmsnorm",
+          "a number above 0, at most 1", [](double value) { return value > 0 && value <= 1; },
+          &C::norm_fraction),
+      NumberKey<C>(
+          "norm_alpha_init", "what the alpha of dyt starts at", "a number above 0, at most 100",
+          [](double value) { return value > 0 && value <= 100; }, &C::norm_alpha_init),
+      TextKey<C>("norm_cast", "where 16-bit results are rounded first; in fp32 both are the same",
+                 "after_gain, before_gain", OneOf("norm_cast", {"after_gain", "before_gain"}), &C::norm_cast),
       TextKey<C>("norm_position", "before each sublayer (pre) or after its residual sum (post)", "pre, post",
                  OneOf("norm_position", {"pre", "post"}), &C::norm_position),
       BoolKey<C>("final_norm", "a norm before the output head", &C::final_norm),
@@ -63,7 +79,15 @@ double GptConfig::NormEps() const {
 
 NormSpec GptConfig::Norm() const {
   const NormType type = ParseNormType(norm_type);
-  return {.kind = type.kind, .implementation = type.implementation, .eps = NormEps()};
+  return {.kind = type.kind,
+          .implementation = type.implementation,
+          .eps = NormEps(),
+          .gain = norm_gain,
+          .bias = norm_bias,
+          .weight_offset = norm_weight_offset,
+          .fraction = norm_fraction,
+          .alpha_init = norm_alpha_init,
+          .cast = norm_cast == "before_gain" ? NormCast::kBeforeGain : NormCast::kAfterGain};
 }
 
 void GptConfig::Validate() const {

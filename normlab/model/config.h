@@ -31,7 +31,13 @@ struct GptConfig {
   bool qkv_bias = false;                           // bias on queries, keys and values
   bool tie_weights = false;                        // output head = token embedding
   std::string norm_type = "handrolled_layernorm";  // as ParseNormType names it: aliases are replaced
-  std::optional<double> norm_eps;                  // unset: NormInfo::default_eps of the kind
+  std::optional<double> norm_eps;                  // unset: NormInfo::default_eps of the norm
+  bool norm_gain = true;                           // false: norms go without the gain that they have
+  bool norm_bias = true;                           // false: norms go without the bias that they have
+  double norm_weight_offset = 0;                   // 1: gains are stored as 1 + g
+  double norm_fraction = NormSpec{}.fraction;      // of partial_rmsnorm
+  double norm_alpha_init = NormSpec{}.alpha_init;  // of dyt
+  std::string norm_cast = "after_gain";            // of 16-bit results; in fp32 both are the same
   std::string norm_position = "pre";
   bool final_norm = true;
 

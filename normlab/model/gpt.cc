@@ -55,7 +55,7 @@ Gpt::Gpt(Device& device, const GptConfig& config, double init, const GptShape& s
     block.down = MakeLinear(name + "ff.layers.2.weight", name + "ff.layers.2.bias");
     blocks_.push_back(block);
   }
-  final_ = MakeNormSite("final_norm", config.final_norm ? kind : NormKind::kNone);
+  final_ = MakeNormSite("final_norm", config.final_norm ? kind : KindOf<NoNorm>());
   activation_arena_ = Arena(device, [&](Arena::Planner& plan) { PlanActivations(plan); });
 }
 
@@ -65,8 +65,10 @@ Gpt::NormSite Gpt::MakeNormSite(const std::string& name, NormKind kind) const {
   site.spec.kind = kind;
   site.weight = Weight(name + ".scale");
   site.bias = Weight(name + ".shift");
+  site.alpha = Weight(name + ".alpha");
   site.dweight = Gradient(name + ".scale");
   site.dbias = Gradient(name + ".shift");
+  site.dalpha = Gradient(name + ".alpha");
   return site;
 }
 
@@ -165,6 +167,7 @@ void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch
                          .x = stream,
                          .weight = site.weight,
                          .bias = site.bias,
+                         .alpha = site.alpha,
                          .y = site.y,
                          .saved = site.saved});
     return;
@@ -174,6 +177,7 @@ void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch
                        .residual = stream,
                        .weight = site.weight,
                        .bias = site.bias,
+                       .alpha = site.alpha,
                        .sum = site.x,
                        .y = site.y,
                        .saved = site.saved});
@@ -269,10 +273,12 @@ void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx
                         .x = site.x,
                         .dy = dy,
                         .weight = site.weight,
+                        .alpha = site.alpha,
                         .saved = site.saved,
                         .dx = dx,
                         .dweight = site.dweight,
                         .dbias = site.dbias,
+                        .dalpha = site.dalpha,
                         .accumulate_dx = accumulate_dx,
                         .accumulate_dparams = accumulate});
 }

@@ -62,10 +62,11 @@ class Gpt {
  private:
   struct NormSite {
     NormSpec spec;
-    View weight, bias, dweight, dbias;  // absent where the norm has none
-    View x;                             // what is normalized; kept for backward
-    View y;                             // the result; x itself for the identity
-    View saved;                         // what the implementation keeps for backward
+    View weight, bias, alpha;  // absent where the norm has none
+    View dweight, dbias, dalpha;
+    View x;      // what is normalized; kept for backward
+    View y;      // the result; x itself for the identity
+    View saved;  // what the implementation keeps for backward
   };
 
   struct Linear {

@@ -31,7 +31,7 @@ TEST(GptConfig, ReadsTheArticlesKeys) {
   EXPECT_EQ(config.head_dim(), 64);
   EXPECT_EQ(config.feed_forward_dim(), 3072);
   EXPECT_EQ(config.norm_type, "fused_rmsnorm");
-  EXPECT_EQ(config.Norm().kind, NormKind::kRmsNorm);
+  EXPECT_EQ(config.Norm().kind, KindOf<RmsNorm>());
   EXPECT_EQ(config.Norm().implementation, NormImplementation::kFused);
 }
 

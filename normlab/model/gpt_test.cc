@@ -25,10 +25,18 @@ double Norm(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
+bool Runs(const Device& device, const NormInfo& info, const std::string& implementation) {
+  for (const NormImplementationStatus& status : device.NormImplementations({.kind = info.kind}, 8))
+    if (status.name == implementation) return !status.refusal;
+  return false;
+}
+
 // Every configuration whose backward is another list of calls.
 std::vector<GptConfig> Configs(const std::string& implementation) {
   std::vector<GptConfig> configs;
+  const auto cpu = MakeCpuDevice({.threads = 1});
   for (const NormInfo& info : AllNorms::kInfos) {
+    if (!implementation.empty() && !Runs(*cpu, info, implementation)) continue;
     const std::string norm = info.identity || implementation.empty()
                                  ? std::string(info.name)
                                  : implementation + "_" + std::string(info.name);
@@ -39,12 +47,20 @@ std::vector<GptConfig> Configs(const std::string& implementation) {
       configs.back().qkv_bias = true;
       configs.back().tie_weights = true;
     }
+    if (!info.has_gain) continue;
+    configs.push_back(TinyConfig(norm, "pre"));
+    configs.back().norm_weight_offset = 1;
+    configs.back().norm_bias = false;
+    configs.push_back(TinyConfig(norm, "post"));
+    configs.back().norm_gain = false;
   }
   return configs;
 }
 
 std::string Describe(const GptConfig& config) {
-  return fmt::format("{} {}{}", config.norm_type, config.norm_position, config.tie_weights ? " tied" : "");
+  return fmt::format("{} {}{}{}{}", config.norm_type, config.norm_position, config.tie_weights ? " tied" : "",
+                     config.norm_gain ? "" : " without gain",
+                     config.norm_weight_offset == 1 ? " gain 1 + g" : "");
 }
 
 // The derivative along a random direction of each tensor, against the stencil. The tolerance is the

@@ -71,6 +71,8 @@ ParameterList::ParameterList(const GptConfig& config, double init) {
           {.name = name + ".scale", .shape = {C}, .initial_mean = 1 - norm.weight_offset, .of_norm = true});
     if (norm_info.has_bias && norm.bias)
       builder.Add({.name = name + ".shift", .shape = {C}, .of_norm = true});
+    if (norm_info.has_alpha)
+      builder.Add({.name = name + ".alpha", .shape = {1}, .initial_mean = norm.alpha_init, .of_norm = true});
   };
 
   matrix("tok_emb.weight", config.vocab_size, C, init);

@@ -21,7 +21,7 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // [out, in], [rows, C] or [n]
   int64_t offset = 0;          // in elements of flat memory
-  double initial_mean = 0;     // gains 1, else 0
+  double initial_mean = 0;     // gains 1 (0 where they are stored as 1 + g), alpha its start, else 0
   double initial_std = 0;      // 0: constant
   bool decays = false;         // matrices and embeddings
   bool of_norm = false;

@@ -13,8 +13,7 @@
 namespace normlab {
 
 struct LayerNorm {
-  static constexpr NormInfo kInfo{.kind = NormKind::kLayerNorm,
-                                  .name = "layernorm",
+  static constexpr NormInfo kInfo{.name = "layernorm",
                                   .formula = "gain * (x - mean) / sqrt(var + eps) + bias",
                                   .source = "Ba et al. 2016, arXiv:1607.06450",
                                   .has_bias = true,
@@ -30,11 +29,14 @@ struct LayerNorm {
     const S inv_std = r.Rsqrt(var + numbers.eps);
     r.Save(0, mean);
     r.Save(1, inv_std);
-    r.ForEach([&](auto c) { r.SetY(c, (r.x(c) - shift - mean) * inv_std * r.gain(c) + r.bias(c)); });
+    r.ForEach([&](auto c) {
+      const S xhat = BeforeGain(r, numbers, (r.x(c) - shift - mean) * inv_std);
+      r.SetY(c, xhat * r.gain(c) + r.bias(c));
+    });
   }
 
   template <class Row>
-  NL_HD static NL_INLINE void Backward(Row& r, const NormNumbers<typename Row::Scalar>&) {
+  NL_HD static NL_INLINE void Backward(Row& r, const NormNumbers<typename Row::Scalar>& numbers) {
     using S = typename Row::Scalar;
     const S cols = static_cast<S>(r.cols());
     const S shift = r.x(0), mean = r.Saved(0), inv_std = r.Saved(1);
@@ -44,7 +46,7 @@ struct LayerNorm {
     r.ForEach([&](auto c) {
       const S xhat = (r.x(c) - shift - mean) * inv_std;
       const S dy = r.dy(c);
-      r.AddDgain(c, dy * xhat);
+      r.AddDgain(c, dy * BeforeGain(r, numbers, xhat));
       r.AddDbias(c, dy);
       r.SetDx(c, inv_std * (dy * r.gain(c) - mean_g - xhat * mean_gx));
     });

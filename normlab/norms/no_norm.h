@@ -7,12 +7,12 @@
 namespace normlab {
 
 struct NoNorm {
-  static constexpr NormInfo kInfo{.kind = NormKind::kNone,
-                                  .name = "no_norm",
+  static constexpr NormInfo kInfo{.name = "no_norm",
                                   .formula = "x",
                                   .source = "-",
                                   .identity = true,
-                                  .has_gain = false};
+                                  .has_gain = false,
+                                  .uses_eps = false};
 
   template <class Row>
   NL_HD static NL_INLINE void Forward(Row& r, const NormNumbers<typename Row::Scalar>&) {

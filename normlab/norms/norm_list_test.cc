@@ -36,11 +36,11 @@ TEST(NormList, KindsAndNamesAreUnique) {
 
 TEST(NormList, TheFiveNormsOfTheArticleAreKnown) {
   using enum NormImplementation;
-  EXPECT_EQ(ParseNormType("handrolled_layernorm"), (NormType{NormKind::kLayerNorm, kHandrolled}));
-  EXPECT_EQ(ParseNormType("fused_layernorm"), (NormType{NormKind::kLayerNorm, kFused}));
-  EXPECT_EQ(ParseNormType("handrolled_rmsnorm"), (NormType{NormKind::kRmsNorm, kHandrolled}));
-  EXPECT_EQ(ParseNormType("fused_rmsnorm"), (NormType{NormKind::kRmsNorm, kFused}));
-  EXPECT_EQ(ParseNormType("no_norm").kind, NormKind::kNone);
+  EXPECT_EQ(ParseNormType("handrolled_layernorm"), (NormType{KindOf<LayerNorm>(), kHandrolled}));
+  EXPECT_EQ(ParseNormType("fused_layernorm"), (NormType{KindOf<LayerNorm>(), kFused}));
+  EXPECT_EQ(ParseNormType("handrolled_rmsnorm"), (NormType{KindOf<RmsNorm>(), kHandrolled}));
+  EXPECT_EQ(ParseNormType("fused_rmsnorm"), (NormType{KindOf<RmsNorm>(), kFused}));
+  EXPECT_EQ(ParseNormType("no_norm").kind, KindOf<NoNorm>());
 }
 
 TEST(NormList, TheArticlesPytorchNamesMeanFused) {

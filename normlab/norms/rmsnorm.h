@@ -10,8 +10,7 @@
 namespace normlab {
 
 struct RmsNorm {
-  static constexpr NormInfo kInfo{.kind = NormKind::kRmsNorm,
-                                  .name = "rmsnorm",
+  static constexpr NormInfo kInfo{.name = "rmsnorm",
                                   .formula = "gain * x / sqrt(mean(x^2) + eps)",
                                   .source = "Zhang and Sennrich 2019, arXiv:1910.07467",
                                   .saved_per_row = 1};
@@ -22,11 +21,11 @@ struct RmsNorm {
     const S mean_square = r.Sum([&](auto c) { return r.x(c) * r.x(c); }) / static_cast<S>(r.cols());
     const S inv_rms = r.Rsqrt(mean_square + numbers.eps);
     r.Save(0, inv_rms);
-    r.ForEach([&](auto c) { r.SetY(c, r.x(c) * inv_rms * r.gain(c)); });
+    r.ForEach([&](auto c) { r.SetY(c, BeforeGain(r, numbers, r.x(c) * inv_rms) * r.gain(c)); });
   }
 
   template <class Row>
-  NL_HD static NL_INLINE void Backward(Row& r, const NormNumbers<typename Row::Scalar>&) {
+  NL_HD static NL_INLINE void Backward(Row& r, const NormNumbers<typename Row::Scalar>& numbers) {
     using S = typename Row::Scalar;
     const S inv_rms = r.Saved(0);
     const S mean_gx =
@@ -34,7 +33,7 @@ struct RmsNorm {
     r.ForEach([&](auto c) {
       const S xhat = r.x(c) * inv_rms;
       const S dy = r.dy(c);
-      r.AddDgain(c, dy * xhat);
+      r.AddDgain(c, dy * BeforeGain(r, numbers, xhat));
       r.SetDx(c, inv_rms * (dy * r.gain(c) - xhat * mean_gx));
     });
   }

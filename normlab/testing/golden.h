@@ -33,7 +33,8 @@ inline std::vector<GoldenCase> ReadGolden(const std::string& norm) {
     NormProblem& p = golden.problem;
     p.spec = {.kind = kind,
               .eps = std::stod(entry.at("eps").get<std::string>()),
-              .weight_offset = std::stod(entry.at("weight_offset").get<std::string>())};
+              .weight_offset = std::stod(entry.at("weight_offset").get<std::string>()),
+              .fraction = std::stod(entry.at("fraction").get<std::string>())};
     p.rows = entry.at("rows").get<int64_t>();
     p.cols = entry.at("cols").get<int64_t>();
     // A list shorter than its tensor is repeated; a norm without the tensor has no such field.
@@ -48,11 +49,13 @@ inline std::vector<GoldenCase> ReadGolden(const std::string& norm) {
     p.dy = tensor("dy", p.rows * p.cols);
     p.weight = tensor("weight", p.cols);
     p.bias = tensor("bias", p.cols);
+    p.alpha = tensor("alpha", 1);
     golden.answer = {.sum = {},
                      .y = tensor("y", p.rows * p.cols),
                      .dx = tensor("dx", p.rows * p.cols),
                      .dweight = tensor("dweight", p.cols),
-                     .dbias = tensor("dbias", p.cols)};
+                     .dbias = tensor("dbias", p.cols),
+                     .dalpha = tensor("dalpha", 1)};
     cases.push_back(std::move(golden));
   }
   return cases;

@@ -2,6 +2,8 @@
 // One question to a norm, on the host: the inputs, exact in fp32, of one forward and one backward call, and
 // how the tensors lie in memory. Random problems are pure functions of a seed and a case number.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,13 +30,15 @@ struct NormProblem {
   int64_t rows = 0, cols = 0;
   Values x{}, residual{};   // [rows, cols]; residual empty: none
   Values weight{}, bias{};  // [cols], or empty where the spec has none
+  Values alpha{};           // [1], or empty where the norm has none
   Values dy{};              // [rows, cols]
   Values dx_before{};       // [rows, cols], what accumulate_dx adds to
-  Values dweight_before{}, dbias_before{};
+  Values dweight_before{}, dbias_before{}, dalpha_before{};
   bool accumulate_dx = false, accumulate_dparams = false;
 
   bool has_weight() const { return InfoOf(spec.kind).has_gain && spec.gain; }
   bool has_bias() const { return InfoOf(spec.kind).has_bias && spec.bias; }
+  bool has_alpha() const { return InfoOf(spec.kind).has_alpha; }
 
   // The tensor that is normalized: x, or residual + x rounded to fp32 once.
   Values Normalized() const {
@@ -63,10 +67,11 @@ inline std::string ToString(const NormLayout& layout) {
 }
 
 inline std::string ToString(const NormProblem& p) {
-  return fmt::format("{} {}x{} eps {} offset {}{}{}{}{}{}", InfoOf(p.spec.kind).name, p.rows, p.cols,
-                     p.spec.eps, p.spec.weight_offset, p.has_weight() ? "" : " no-gain",
-                     p.has_bias() ? "" : " no-bias", p.residual.empty() ? "" : " residual",
-                     p.accumulate_dx ? " dx+=" : "", p.accumulate_dparams ? " dparams+=" : "");
+  return fmt::format("{} {}x{} eps {} offset {} fraction {}{}{}{}{}{}", InfoOf(p.spec.kind).name, p.rows,
+                     p.cols, p.spec.eps, p.spec.weight_offset, p.spec.fraction,
+                     p.has_weight() ? "" : " no-gain", p.has_bias() ? "" : " no-bias",
+                     p.residual.empty() ? "" : " residual", p.accumulate_dx ? " dx+=" : "",
+                     p.accumulate_dparams ? " dparams+=" : "");
 }
 
 // What random problems vary besides the shape.
@@ -76,7 +81,7 @@ struct NormChoices {
 };
 
 // Everything random and nothing special: weights about 1 (about 0 where an offset of 1 is added), biases, dy
-// and what is accumulated onto are normal.
+// and what is accumulated onto are normal; alpha is such that alpha * x is about a half.
 inline NormProblem RandomNormProblem(NormSpec spec, int64_t rows, int64_t cols, NormChoices choices,
                                      uint64_t seed) {
   NormProblem p{.spec = spec, .rows = rows, .cols = cols};
@@ -91,6 +96,10 @@ inline NormProblem RandomNormProblem(NormSpec spec, int64_t rows, int64_t cols, 
   if (p.has_weight())
     p.weight = fill("weight", cols, 1 - spec.weight_offset, 0.3), p.dweight_before = fill("dw", cols, 0, 1);
   if (p.has_bias()) p.bias = fill("bias", cols, 0, 1), p.dbias_before = fill("db", cols, 0, 1);
+  if (p.has_alpha()) {
+    p.alpha = fill("alpha", 1, 0.5, 0.1), p.dalpha_before = fill("da", 1, 0, 1);
+    p.alpha[0] = RoundToF32(p.alpha[0] / std::max(1.0, std::hypot(choices.mean, choices.spread)));
+  }
   p.dy = fill("dy", rows * cols, 0, 1);
   p.dx_before = fill("dx", rows * cols, 0, 1);
   p.accumulate_dx = choices.accumulate_dx;
@@ -101,7 +110,7 @@ inline NormProblem RandomNormProblem(NormSpec spec, int64_t rows, int64_t cols, 
 // What came back.
 struct NormAnswer {
   Values sum{};  // empty without residual
-  Values y{}, dx{}, dweight{}, dbias{};
+  Values y{}, dx{}, dweight{}, dbias{}, dalpha{};
   bool guards_intact = true;  // nothing outside the outputs was written, no input was changed
 };
 

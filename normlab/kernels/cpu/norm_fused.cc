@@ -1,4 +1,5 @@
-// LayerNorm, RMSNorm and the identity in one pass over memory, on every instruction set that Highway offers.
+// LayerNorm, RMSNorm (with and without gain) and the identity in one pass over memory, on every instruction
+// set that Highway offers.
 //   forward   1 read + 1 write of x; with a residual 2 reads + 2 writes (1 write where the sum is not wanted)
 //   backward  2 reads + 1 write; with accumulate_dx dx is read and written in place
 // Rows are read twice, the second time out of the cache. Statistics and gradients are fp32. The rows'
@@ -79,7 +80,10 @@ HWY_EXPORT(FusedForwardRows);
 HWY_EXPORT(FusedBackwardRows);
 HWY_EXPORT(FusedAddRow);
 
-bool Centers(const NormSpec& spec) { return spec.kind == NormKind::kLayerNorm; }
+bool Centers(const NormSpec& spec) { return spec.kind == KindOf<LayerNorm>(); }
+bool Scales(const NormSpec& spec) {
+  return spec.kind == KindOf<RmsNorm>() || spec.kind == KindOf<Rescale>();  // one kernel, the gain being 1
+}
 
 void CopyRow(const float* from, float* to, int64_t cols) {
   if (from != to) std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(float));
@@ -144,7 +148,8 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
   if (InfoOf(args.spec.kind).identity) return IdentityBackward(context, rows);
 
   const int64_t padded = PaddedCols(rows.cols), chunks = NormPartials(rows.rows, rows.cols);
-  float* own_gain = context.Scratch(static_cast<size_t>(padded + 2 * chunks * padded));
+  float* own_gain =
+      context.Scratch(static_cast<size_t>(padded + ParameterPartials::Floats(chunks, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
 
@@ -160,7 +165,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
 constexpr NormImplementationEntry kFused{
     .implementation = NormImplementation::kFused,
     .refuses = [](const NormSpec& spec, int64_t) -> std::optional<std::string> {
-      if (Centers(spec) || spec.kind == NormKind::kRmsNorm || InfoOf(spec.kind).identity) return std::nullopt;
+      if (Centers(spec) || Scales(spec) || InfoOf(spec.kind).identity) return std::nullopt;
       return fmt::format("there is no fused kernel for {}", InfoOf(spec.kind).name);
     },
     .saved_elements = [](const NormSpec& spec, int64_t rows,

@@ -20,13 +20,18 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows [begin, end). `sum_row` is a row of scratch, used where there is a residual but no matrix for the sum.
-void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const float* gain,
+void GenericForwardRows(const NormForwardRows& rows, const NormSpec& spec, const float* gain,
                         const float* bias, float* sum_row, int64_t begin, int64_t end) {
-  AllNorms::Visit(info.kind, [&](auto norm) {
+  const NormNumbers<float> numbers = NumbersOf<float>(spec, rows.cols);
+  AllNorms::Visit(spec.kind, [&](auto norm) {
     for (int64_t r = begin; r < end; ++r) {
-      GenericRowMemory memory{
-          .cols = rows.cols, .x = rows.x.Row(r), .gain = gain, .bias = bias, .y = rows.y.Row(r)};
-      if (rows.saved != nullptr) memory.saved = rows.saved + r * info.saved_per_row;
+      GenericRowMemory memory{.cols = rows.cols,
+                              .x = rows.x.Row(r),
+                              .gain = gain,
+                              .bias = bias,
+                              .alpha = rows.alpha,
+                              .y = rows.y.Row(r)};
+      if (rows.saved != nullptr) memory.saved = rows.saved + r * decltype(norm)::kInfo.saved_per_row;
       if (rows.residual) {
         const float *x = memory.x, *residual = rows.residual.Row(r);
         float* sum = rows.sum ? rows.sum.Row(r) : sum_row;
@@ -35,35 +40,39 @@ void GenericForwardRows(const NormForwardRows& rows, const NormInfo& info, const
         memory.x = sum;
       }
       GenericRow<false> row(memory);
-      decltype(norm)::Forward(row, NormNumbers<float>{.eps = rows.eps});
+      decltype(norm)::Forward(row, numbers);
     }
   });
 }
 
 template <bool kAccumulateDx, class Norm>
-void GenericBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias,
-                       int64_t begin, int64_t end) {
+void GenericBackwardOf(const NormBackwardRows& rows, const NormSpec& spec, const float* gain,
+                       const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end) {
   constexpr int kSaved = Norm::kInfo.saved_per_row;
+  const NormNumbers<float> numbers = NumbersOf<float>(spec, rows.cols);
   for (int64_t r = begin; r < end; ++r) {
     GenericRow<kAccumulateDx> row(
         {.cols = rows.cols,
          .x = rows.x ? rows.x.Row(r) : nullptr,
          .gain = gain,
+         .alpha = rows.alpha,
          .saved = kSaved > 0 ? const_cast<float*>(rows.saved) + r * kSaved : nullptr,
          .dy = rows.dy.Row(r),
          .dx = rows.dx.Row(r),
-         .dgain = dgain,
-         .dbias = dbias});
-    Norm::Backward(row, NormNumbers<float>{.eps = rows.eps});
+         .dgain = partials.dgain(chunk),
+         .dbias = partials.dbias(chunk),
+         .dalpha = partials.dalpha(chunk)});
+    Norm::Backward(row, numbers);
   }
 }
 
-void GenericBackwardRows(const NormBackwardRows& rows, const NormInfo& info, const float* gain, float* dgain,
-                         float* dbias, int64_t begin, int64_t end) {
-  AllNorms::Visit(info.kind, [&](auto norm) {
+void GenericBackwardRows(const NormBackwardRows& rows, const NormSpec& spec, const float* gain,
+                         const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end) {
+  AllNorms::Visit(spec.kind, [&](auto norm) {
     using Norm = decltype(norm);
-    if (rows.accumulate_dx) return GenericBackwardOf<true, Norm>(rows, gain, dgain, dbias, begin, end);
-    return GenericBackwardOf<false, Norm>(rows, gain, dgain, dbias, begin, end);
+    if (rows.accumulate_dx)
+      return GenericBackwardOf<true, Norm>(rows, spec, gain, partials, chunk, begin, end);
+    return GenericBackwardOf<false, Norm>(rows, spec, gain, partials, chunk, begin, end);
   });
 }
 
@@ -80,7 +89,6 @@ HWY_EXPORT(GenericBackwardRows);
 
 void Forward(CpuContext& context, const NormForwardArgs& args) {
   const NormForwardRows rows = RowsOf(args);
-  const NormInfo& info = InfoOf(args.spec.kind);
   const int64_t padded = PaddedCols(rows.cols), chunks = RowChunks(context.threads(), rows.rows, rows.cols);
   float* own_gain = context.Scratch(static_cast<size_t>((2 + chunks) * padded));
   float *own_bias = own_gain + padded, *sum_rows = own_gain + 2 * padded;
@@ -89,24 +97,24 @@ void Forward(CpuContext& context, const NormForwardArgs& args) {
 
   const auto run = HWY_DYNAMIC_DISPATCH(GenericForwardRows);
   ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
-    run(rows, info, gain, bias, sum_rows + chunk * padded, ChunkBegin(rows.rows, chunks, chunk),
+    run(rows, args.spec, gain, bias, sum_rows + chunk * padded, ChunkBegin(rows.rows, chunks, chunk),
         ChunkBegin(rows.rows, chunks, chunk + 1));
   });
 }
 
 void Backward(CpuContext& context, const NormBackwardArgs& args) {
   const NormBackwardRows rows = RowsOf(args);
-  const NormInfo& info = InfoOf(args.spec.kind);
   const int64_t chunks = NormPartials(rows.rows, rows.cols);
   const int64_t padded = PaddedCols(rows.cols);
-  float* own_gain = context.Scratch(static_cast<size_t>(padded + 2 * chunks * padded));
+  float* own_gain =
+      context.Scratch(static_cast<size_t>(padded + ParameterPartials::Floats(chunks, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
 
   const auto run = HWY_DYNAMIC_DISPATCH(GenericBackwardRows);
   ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
     partials.Clear(chunk);
-    run(rows, info, gain, partials.dgain(chunk), partials.dbias(chunk), ChunkBegin(rows.rows, chunks, chunk),
+    run(rows, args.spec, gain, partials, chunk, ChunkBegin(rows.rows, chunks, chunk),
         ChunkBegin(rows.rows, chunks, chunk + 1));
   });
   partials.AddTo(context.threads(), rows);

@@ -5,6 +5,7 @@
 // Sum keeps 16 partial sums, column c in lane c % 16, and adds them as a tree: it vectorizes without
 // fast-math and has one order of addition on every instruction set.
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -18,10 +19,11 @@ struct GenericRowMemory {
   int64_t cols = 0;
   const float* x = nullptr;
   const float *gain = nullptr, *bias = nullptr;
+  float alpha = 0;
   float* y = nullptr;         // forward
   float* saved = nullptr;     // written by forward, read by backward; null in a forward that saves nothing
   const float* dy = nullptr;  // backward
-  float *dx = nullptr, *dgain = nullptr, *dbias = nullptr;
+  float *dx = nullptr, *dgain = nullptr, *dbias = nullptr, *dalpha = nullptr;
 };
 
 template <bool kAccumulateDx>
@@ -35,6 +37,7 @@ class GenericRow {
   NL_INLINE float x(int64_t c) const { return m_.x[c]; }
   NL_INLINE float gain(int64_t c) const { return m_.gain[c]; }
   NL_INLINE float bias(int64_t c) const { return m_.bias[c]; }
+  NL_INLINE float alpha() const { return m_.alpha; }
   NL_INLINE float dy(int64_t c) const { return m_.dy[c]; }
   NL_INLINE float Saved(int slot) const { return m_.saved[slot]; }
   NL_INLINE void Save(int slot, float value) const {
@@ -44,18 +47,49 @@ class GenericRow {
   NL_INLINE void SetDx(int64_t c, float value) const { m_.dx[c] = kAccumulateDx ? m_.dx[c] + value : value; }
   NL_INLINE void AddDgain(int64_t c, float value) const { m_.dgain[c] += value; }
   NL_INLINE void AddDbias(int64_t c, float value) const { m_.dbias[c] += value; }
+  NL_INLINE void AddDalpha(float value) const { *m_.dalpha += value; }
+
+  NL_INLINE float Stored(float value) const { return value; }  // y is fp32
 
   // 0 for 0: with eps = 0 a row without spread gives 0, not 0 * infinity.
   NL_INLINE float Rsqrt(float v) const { return v == 0.0f ? 0.0f : 1.0f / std::sqrt(v); }
 
+  // tanh(v) without a branch, so that the loops around it vectorize. Below 0.625 an odd polynomial (the one
+  // of Moshier's Cephes library, tanhf), above 1 - 2 / (e^2|v| + 1), whose exponential is e^r 2^n with |r| <=
+  // ln(2)/2. Within 3 units in the last place, and never beyond 1; NaN stays NaN.
+  NL_INLINE float Tanh(float v) const {
+    const float a = std::fabs(v);
+    const float z = v * v;
+    const float p =
+        (((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z -
+        3.33332819422e-1f;
+    const float small = v + v * z * p;
+
+    const float twice = a < 10.0f ? 2.0f * a : 20.0f;  // tanh(10) rounds to 1; NaN is put back below
+    const float n = static_cast<float>(static_cast<int32_t>(twice * 1.44269504f + 0.5f));  // twice >= 0
+    const float r = twice - n * 0.693145752f - n * 1.42860677e-6f;  // ln(2) in two parts (Cody and Waite)
+    const float e_r =
+        1.0f + r +
+        r * r *
+            (0.5f + r * (1.66666667e-1f + r * (4.16666667e-2f + r * (8.33333333e-3f + r * 1.38888889e-3f))));
+    const float two_n = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+    const float large = std::copysign(1.0f - 2.0f / (e_r * two_n + 1.0f), v);
+    const float value = a < 0.625f ? small : large;
+    return v == v ? value : v;
+  }
+
   template <class Term>
   NL_INLINE float Sum(Term&& term) const {
+    return SumFirst(m_.cols, term);
+  }
+  template <class Term>
+  NL_INLINE float SumFirst(int64_t count, Term&& term) const {
     constexpr int kLanes = 16;
     float lanes[kLanes] = {};
     int64_t c = 0;
-    for (; c + kLanes <= m_.cols; c += kLanes)
+    for (; c + kLanes <= count; c += kLanes)
       for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(c + lane);
-    for (int lane = 0; c < m_.cols; ++c, ++lane) lanes[lane] += term(c);
+    for (int lane = 0; c < count; ++c, ++lane) lanes[lane] += term(c);
     for (int width = kLanes / 2; width > 0; width /= 2)
       for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
     return lanes[0];

@@ -155,7 +155,7 @@ struct SavedLayout {
   int64_t matrices, elements;
 };
 SavedLayout SavedOf(NormKind kind, int64_t rows, int64_t cols) {
-  const int64_t matrices = kind == NormKind::kLayerNorm ? 2 : kind == NormKind::kRmsNorm ? 1 : 0;
+  const int64_t matrices = kind == KindOf<LayerNorm>() ? 2 : kind == KindOf<RmsNorm>() ? 1 : 0;
   return {.matrices = matrices, .elements = matrices * rows * cols + (matrices > 0 ? rows : 0)};
 }
 
@@ -171,8 +171,8 @@ class Runner {
     // Scratch: 5 temporaries, 4 vectors over rows, 2 over columns, the partial sums.
     const int64_t matrix = PaddedCols(rows * cols), row_vector = PaddedCols(rows),
                   col_vector = PaddedCols(cols);
-    float* at = context.Scratch(
-        static_cast<size_t>(5 * matrix + 4 * row_vector + 2 * col_vector + 2 * partials_ * col_vector));
+    float* at = context.Scratch(static_cast<size_t>(5 * matrix + 4 * row_vector + 2 * col_vector +
+                                                    ParameterPartials::Floats(partials_, cols)));
     for (const Operand temp :
          {Operand::kTemp0, Operand::kTemp1, Operand::kTemp2, Operand::kTemp3, Operand::kTemp4})
       at = Bind(temp, {at, cols}) + matrix;

@@ -128,10 +128,10 @@ static_assert(TotalIs(kRmsNormForward, 4, 3) && TotalIs(kRmsNormBackward, 17, 12
 }  // namespace
 
 std::span<const Pass> HandrolledPasses(NormKind kind, bool backward) {
-  if (kind == NormKind::kLayerNorm)
+  if (kind == KindOf<LayerNorm>())
     return backward ? std::span<const Pass>(kLayerNormBackward) : kLayerNormForward;
-  if (kind == NormKind::kRmsNorm) return backward ? std::span<const Pass>(kRmsNormBackward) : kRmsNormForward;
-  if (kind == NormKind::kNone) return backward ? std::span<const Pass>(kIdentityBackward) : kIdentityForward;
+  if (kind == KindOf<RmsNorm>()) return backward ? std::span<const Pass>(kRmsNormBackward) : kRmsNormForward;
+  if (kind == KindOf<NoNorm>()) return backward ? std::span<const Pass>(kIdentityBackward) : kIdentityForward;
   return {};
 }
 

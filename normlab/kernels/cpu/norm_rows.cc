@@ -16,6 +16,8 @@ T* VectorOf(const View& view) {
   return view.empty() ? nullptr : view.as<T>();
 }
 
+float ScalarOf(const View& view) { return view.empty() ? 0 : *view.as<float>(); }
+
 }  // namespace
 
 NormForwardRows RowsOf(const NormForwardArgs& args) {
@@ -28,6 +30,7 @@ NormForwardRows RowsOf(const NormForwardArgs& args) {
           .saved = VectorOf<float>(args.saved),
           .weight = VectorOf<const float>(args.weight),
           .bias = VectorOf<const float>(args.bias),
+          .alpha = ScalarOf(args.alpha),
           .eps = static_cast<float>(args.spec.eps),
           .weight_offset = static_cast<float>(args.spec.weight_offset)};
 }
@@ -42,6 +45,8 @@ NormBackwardRows RowsOf(const NormBackwardArgs& args) {
           .weight = VectorOf<const float>(args.weight),
           .dweight = VectorOf<float>(args.dweight),
           .dbias = VectorOf<float>(args.dbias),
+          .dalpha = VectorOf<float>(args.dalpha),
+          .alpha = ScalarOf(args.alpha),
           .eps = static_cast<float>(args.spec.eps),
           .weight_offset = static_cast<float>(args.spec.weight_offset),
           .accumulate_dx = args.accumulate_dx,
@@ -83,6 +88,10 @@ void ParameterPartials::AddTo(int threads, const NormBackwardRows& rows) const {
       }
     }
   });
+  if (rows.dalpha == nullptr) return;
+  float total = 0;
+  for (int64_t chunk = 0; chunk < chunks_; ++chunk) total += *dalpha(chunk);
+  *rows.dalpha = rows.accumulate_dparams ? *rows.dalpha + total : total;
 }
 
 }  // namespace normlab::cpu

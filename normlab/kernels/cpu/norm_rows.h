@@ -30,6 +30,7 @@ struct NormForwardRows {
   float* saved = nullptr;
   const float* weight = nullptr;  // null: the gain is 1
   const float* bias = nullptr;    // null: 0
+  float alpha = 0;                // where the norm has one
   float eps = 0, weight_offset = 0;
 };
 
@@ -41,6 +42,8 @@ struct NormBackwardRows {
   const float* weight = nullptr;
   float* dweight = nullptr;  // null: not wanted
   float* dbias = nullptr;
+  float* dalpha = nullptr;
+  float alpha = 0;
   float eps = 0, weight_offset = 0;
   bool accumulate_dx = false, accumulate_dparams = false;
 };
@@ -78,20 +81,27 @@ const float* EffectiveGain(const float* weight, float offset, int64_t cols, floa
 // The bias, or zeros in `own`.
 const float* EffectiveBias(const float* bias, int64_t cols, float* own);
 
-// The partial sums of dgain and dbias, chunk by chunk, in memory of 2 * chunks * PaddedCols(cols) floats.
+// The partial sums of dgain, dbias and dalpha, chunk by chunk, in memory of Floats(chunks, cols) floats.
 class ParameterPartials {
  public:
   ParameterPartials(float* memory, int64_t chunks, int64_t cols)
       : memory_(memory), chunks_(chunks), cols_(cols), padded_(PaddedCols(cols)) {}
 
-  float* dgain(int64_t chunk) const { return memory_ + 2 * chunk * padded_; }
-  float* dbias(int64_t chunk) const { return dgain(chunk) + padded_; }
-  void Clear(int64_t chunk) const { std::fill_n(dgain(chunk), 2 * padded_, 0.0f); }
+  static int64_t Floats(int64_t chunks, int64_t cols) { return chunks * ChunkFloats(PaddedCols(cols)); }
 
-  // dweight, dbias = or += the chunks' sums, added in order; an absent one is left out. [norm_rows.cc]
+  float* dgain(int64_t chunk) const { return memory_ + chunk * ChunkFloats(padded_); }
+  float* dbias(int64_t chunk) const { return dgain(chunk) + padded_; }
+  float* dalpha(int64_t chunk) const { return dbias(chunk) + padded_; }
+  void Clear(int64_t chunk) const { std::fill_n(dgain(chunk), ChunkFloats(padded_), 0.0f); }
+
+  // dweight, dbias, dalpha = or += the chunks' sums, added in order; an absent one is left out.
+  // [norm_rows.cc]
   void AddTo(int threads, const NormBackwardRows& rows) const;
 
  private:
+  // dgain, dbias, and a cache line for dalpha.
+  static int64_t ChunkFloats(int64_t padded) { return 2 * padded + 16; }
+
   float* memory_;
   int64_t chunks_, cols_, padded_;
 };

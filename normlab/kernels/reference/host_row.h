@@ -53,6 +53,8 @@ class HostRow {
   const std::vector<T>& dx_values() const { return dx_; }        // of this row
   const std::vector<T>& dgain_values() const { return dgain_; }  // summed over all rows so far
   const std::vector<T>& dbias_values() const { return dbias_; }
+  T dalpha_value() const { return dalpha_; }  // summed over all rows so far
+  void set_alpha(T alpha) { alpha_ = alpha; }
   void set_saved(T* saved) { saved_ = saved; }
 
   // ---- What the body of a norm uses.
@@ -61,10 +63,15 @@ class HostRow {
   T dy(int64_t c) const { return dy_[c]; }
   T gain(int64_t c) const { return gain_[c]; }
   T bias(int64_t c) const { return bias_[c]; }
+  T alpha() const { return alpha_; }
   template <class F>
   T Sum(F&& f) const {
+    return SumFirst(cols(), f);
+  }
+  template <class F>
+  T SumFirst(int64_t count, F&& f) const {
     T lane[16] = {};
-    for (int64_t c = 0; c < cols(); ++c) lane[c % 16] += f(c);
+    for (int64_t c = 0; c < count; ++c) lane[c % 16] += f(c);
     T sum{0};
     for (const T l : lane) sum += l;
     return sum;
@@ -75,21 +82,27 @@ class HostRow {
   }
   // 0 for 0: with eps = 0 a row without spread gives 0, not 0 * infinity.
   T Rsqrt(T v) const { return v == T{0} ? T{0} : T{1} / std::sqrt(v); }
+  T Tanh(T v) const { return std::tanh(v); }
+  T Stored(T v) const { return v; }
   void Save(int slot, T v) { saved_[slot] = v; }
   T Saved(int slot) const { return saved_[slot]; }
   void SetY(int64_t c, T v) { y_[c] = v; }
   void SetDx(int64_t c, T v) { dx_[c] = v; }
   void AddDgain(int64_t c, T v) { dgain_[c] += v; }
   void AddDbias(int64_t c, T v) { dbias_[c] += v; }
+  void AddDalpha(T v) { dalpha_ += v; }
 
  private:
   std::vector<T> x_, dy_, y_, dx_, gain_, bias_, dgain_, dbias_;
+  T alpha_{0}, dalpha_{0};
   T* saved_ = nullptr;
 };
 
-// The effective parameters: weight + weight_offset, or 1; bias, or 0.
+// The effective parameters: weight + weight_offset, or 1; bias, or 0; alpha.
 template <class T>
-void ReadParameters(const NormSpec& spec, const View& weight, const View& bias, HostRow<T>& row) {
+void ReadParameters(const NormSpec& spec, const View& weight, const View& bias, const View& alpha,
+                    HostRow<T>& row) {
+  if (!alpha.empty()) row.set_alpha(At<T>(alpha, 0));
   for (int64_t c = 0; c < row.cols(); ++c) {
     if (!weight.empty()) row.gain_values()[c] = At<T>(weight, c) + static_cast<T>(spec.weight_offset);
     if (!bias.empty()) row.bias_values()[c] = At<T>(bias, c);
@@ -100,9 +113,9 @@ void ReadParameters(const NormSpec& spec, const View& weight, const View& bias, 
 template <class Norm, class T>
 void RunNormForward(const NormForwardArgs& args) {
   const int64_t rows = args.x.shape[0], cols = args.x.shape[1];
-  const NormNumbers<T> numbers{.eps = static_cast<T>(args.spec.eps)};
+  const NormNumbers<T> numbers = NumbersOf<T>(args.spec, cols);
   HostRow<T> row(cols);
-  ReadParameters(args.spec, args.weight, args.bias, row);
+  ReadParameters(args.spec, args.weight, args.bias, args.alpha, row);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
       T& x = row.x_values()[c] = At<T>(args.x, r, c);
@@ -121,9 +134,9 @@ void RunNormForward(const NormForwardArgs& args) {
 template <class Norm, class T>
 void RunNormBackward(const NormBackwardArgs& args) {
   const int64_t rows = args.dy.shape[0], cols = args.dy.shape[1];
-  const NormNumbers<T> numbers{.eps = static_cast<T>(args.spec.eps)};
+  const NormNumbers<T> numbers = NumbersOf<T>(args.spec, cols);
   HostRow<T> row(cols);
-  ReadParameters(args.spec, args.weight, View{}, row);
+  ReadParameters(args.spec, args.weight, View{}, args.alpha, row);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
       if (!args.x.empty()) row.x_values()[c] = At<T>(args.x, r, c);
@@ -145,6 +158,9 @@ void RunNormBackward(const NormBackwardArgs& args) {
   };
   write(args.dweight, row.dgain_values());
   write(args.dbias, row.dbias_values());
+  if (args.dalpha.empty()) return;
+  T& dalpha = At<T>(args.dalpha, 0);
+  dalpha = (args.accumulate_dparams ? dalpha : T{0}) + row.dalpha_value();
 }
 
 }  // namespace normlab::reference

@@ -39,7 +39,7 @@ struct normlab_norm {
   NormSpec spec;
   std::unique_ptr<Device> device = normlab::MakeCpuDevice({.threads = 1});
   // What the device writes and the caller does not want.
-  std::vector<float> unwanted_saved, unwanted_dweight;
+  std::vector<float> unwanted_saved, unwanted_dweight, unwanted_dalpha;
 
   const NormInfo& info() const { return InfoOf(spec.kind); }
 };
@@ -109,6 +109,33 @@ template <class T>
 T& Given(T* pointer, const char* function, const char* name) {
   if (pointer == nullptr) Fail("{}: {} is NULL", function, name);
   return *pointer;
+}
+
+// ---- Names.
+
+// Throws Error with the reason where there is no such norm, or no such implementation of it.
+std::unique_ptr<normlab_norm> Make(std::string_view name) {
+  constexpr int64_t kAnyCols = 768;  // implementations are refused for the kind, not for the width
+  const normlab::NormType type = normlab::ParseNormType(name);
+  auto norm = std::make_unique<normlab_norm>();
+  norm->spec.kind = type.kind;
+  norm->spec.implementation = type.implementation;
+  norm->spec.eps = norm->info().default_eps;
+  (void)norm->device->ResolveNorm(norm->spec, kAnyCols);
+  return norm;
+}
+
+std::vector<std::string> NormsThatRun() {
+  std::vector<std::string> names = normlab::KnownNormTypes();
+  std::erase_if(names, [](const std::string& name) {
+    try {
+      Make(name);
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  });
+  return names;
 }
 
 // ---- Arguments.
@@ -215,6 +242,7 @@ constexpr NumberOption kNumberOptions[] = {
     {"eps", &NormSpec::eps, [](double v) { return std::isfinite(v) && v >= 0; },
      "a finite number, at least 0"},
     {"weight_offset", &NormSpec::weight_offset, [](double v) { return std::isfinite(v); }, "a finite number"},
+    {"fraction", &NormSpec::fraction, [](double v) { return v > 0 && v <= 1; }, "above 0 and at most 1"},
 };
 constexpr const char* kThreads = "threads";
 
@@ -225,7 +253,7 @@ struct Fact {
 constexpr Fact kFacts[] = {
     {"has_weight", [](const NormInfo& info) { return info.has_gain; }},
     {"has_bias", [](const NormInfo& info) { return info.has_bias; }},
-    {"has_alpha", [](const NormInfo&) { return false; }},
+    {"has_alpha", [](const NormInfo& info) { return info.has_alpha; }},
 };
 
 [[noreturn]] void UnknownOption(const char* function, const char* option, bool with_facts) {
@@ -256,7 +284,7 @@ const char* normlab_last_error(void) { return last_error; }
 const char* normlab_norm_name(size_t index) {
   const char* name = nullptr;
   Guarded([&] {
-    static const std::vector<std::string> names = normlab::KnownNormTypes();
+    static const std::vector<std::string> names = NormsThatRun();
     if (index < names.size()) name = names[index].c_str();
   });
   return name;
@@ -266,12 +294,7 @@ normlab_status normlab_norm_create(const char* name, normlab_norm** norm) {
   return Guarded([&] {
     constexpr const char* kFunction = "normlab_norm_create";
     Given(norm, kFunction, "norm") = nullptr;
-    const normlab::NormType type = normlab::ParseNormType(&Given(name, kFunction, "name"));
-    auto made = std::make_unique<normlab_norm>();
-    made->spec.kind = type.kind;
-    made->spec.implementation = type.implementation;
-    made->spec.eps = made->info().default_eps;
-    *norm = made.release();
+    *norm = Make(&Given(name, kFunction, "name")).release();
   });
 }
 
@@ -337,7 +360,7 @@ normlab_status normlab_norm_forward(normlab_norm* norm, const normlab_forward_ar
     to.residual = views.OptionalMatrix("residual", a.residual, a.residual_stride);
     to.weight = views.Parameter("weight", a.weight, a.cols, info.has_gain, info);
     to.bias = views.Parameter("bias", a.bias, a.cols, info.has_bias, info);
-    (void)views.Parameter("alpha", a.alpha, 1, false, info);
+    to.alpha = views.Parameter("alpha", a.alpha, 1, info.has_alpha, info);
     to.sum = views.OptionalMatrix("sum", a.sum, a.sum_stride);
     to.y = views.Matrix("y", a.y, a.y_stride);
     to.saved = a.saved != nullptr ? views.Saved(a.saved, a.saved_elements, saved)
@@ -365,13 +388,14 @@ normlab_status normlab_norm_backward(normlab_norm* norm, const normlab_backward_
     to.x = views.Matrix("x", a.x, a.x_stride);
     to.dy = views.Matrix("dy", a.dy, a.dy_stride);
     to.weight = views.Parameter("weight", a.weight, a.cols, info.has_gain, info);
-    (void)views.Parameter("alpha", a.alpha, 1, false, info);
+    to.alpha = views.Parameter("alpha", a.alpha, 1, info.has_alpha, info);
     to.saved = views.Saved(a.saved, a.saved_elements, saved);
     to.dx = views.Matrix("dx", a.dx, a.dx_stride);
     to.dweight = views.Parameter("dweight", a.dweight, a.cols, info.has_gain, info);
     to.dbias = views.Parameter("dbias", a.dbias, a.cols, info.has_bias, info);
-    (void)views.Parameter("dalpha", a.dalpha, 1, false, info);
+    to.dalpha = views.Parameter("dalpha", a.dalpha, 1, info.has_alpha, info);
     if (a.weight != nullptr && a.dweight == nullptr) to.dweight = Unwanted(with.unwanted_dweight, a.cols);
+    if (a.alpha != nullptr && a.dalpha == nullptr) to.dalpha = Unwanted(with.unwanted_dalpha, 1);
     to.accumulate_dx = a.accumulate_dx != 0;
     to.accumulate_dparams = a.accumulate_parameters != 0;
     Check([&] { normlab::CheckNormBackward(to); });

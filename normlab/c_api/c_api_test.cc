@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -163,7 +164,6 @@ TEST(CApi, EveryNormGivesTheBitsOfTheDevice) {
     const NormType type = ParseNormType(name);
     const NormInfo& info = InfoOf(type.kind);
     const Norm norm(name);
-    if (norm.Has("has_alpha")) continue;  // this test's device call has no such field
     ++compared;
     norm.Set("threads", 2);
     norm.Set("eps", 1e-3);
@@ -182,6 +182,7 @@ TEST(CApi, EveryNormGivesTheBitsOfTheDevice) {
                          .residual = HostMatrix(want.residual_values, 70, 257),
                          .weight = weight,
                          .bias = info.has_bias ? HostVector(want.bias) : View(),
+                         .alpha = info.has_alpha ? HostVector(want.alpha) : View(),
                          .sum = sum,
                          .y = HostMatrix(want.y, 70, 257),
                          .saved = saved});
@@ -189,10 +190,12 @@ TEST(CApi, EveryNormGivesTheBitsOfTheDevice) {
                           .x = sum,
                           .dy = HostMatrix(want.dy, 70, 257),
                           .weight = weight,
+                          .alpha = info.has_alpha ? HostVector(want.alpha) : View(),
                           .saved = saved,
                           .dx = HostMatrix(want.dx, 70, 257),
                           .dweight = info.has_gain ? HostVector(want.dweight) : View(),
-                          .dbias = info.has_bias ? HostVector(want.dbias) : View()});
+                          .dbias = info.has_bias ? HostVector(want.dbias) : View(),
+                          .dalpha = info.has_alpha ? HostVector(want.dalpha) : View()});
     EXPECT_TRUE(SameBits(c.Answers(), want.Answers())) << name;
     EXPECT_TRUE(SameBits(c.sum, want.sum)) << name;
     EXPECT_TRUE(std::isfinite(c.y[0]) && c.y[0] != kCanary && c.dx[0] != kCanary) << name;
@@ -515,7 +518,7 @@ TEST(CApi, TheSizeOfAStructSaysWhatItsCallerKnows) {
 
 #if !defined(__SANITIZE_ADDRESS__)  // which needs more address space than any limit leaves
 // 2 GiB of statistics where 1 GiB is left: in a process of its own, because the limit stays.
-TEST(CApi, TooLittleMemoryIsAStatusAndNoCrash) {
+TEST(CApiDeathTest, TooLittleMemoryIsAStatusAndNoCrash) {
   const auto status_of_a_large_call = [] {
     constexpr int64_t kSide = int64_t{1} << 14;
     constexpr size_t kBytes = kSide * kSide * sizeof(float);  // 1 GiB, of which no page is touched
@@ -550,8 +553,36 @@ TEST(CApi, EachThreadHasItsOwnLastError) {
   EXPECT_EQ(normlab_last_error(), here);
 }
 
-TEST(CApi, NamesAreThoseOfTheNorms) {
-  EXPECT_EQ(Names(), KnownNormTypes());
+TEST(CApi, FractionSaysHowMuchOfARowIsMeasured) {
+  const Norm norm("partial_rmsnorm");
+  EXPECT_EQ(norm.Get("fraction"), 0.0625);
+  norm.Set("fraction", 0.5);
+  norm.Set("eps", 0);
+  Problem problem(1, 4);
+  problem.x = problem.Spread({2, -2, 100, -50});
+  problem.weight.assign(4, 1);
+  problem.Run(norm);
+  EXPECT_EQ(problem.Dense(problem.y), (Floats{1, -1, 50, -25}));
+  for (const double fraction : {0.0, 1.5, std::nan("")})
+    ExpectRefused(normlab_norm_set(norm.handle, "fraction", fraction), "above 0 and at most 1");
+}
+
+TEST(CApi, NamesAreThoseOfTheNormsThatRun) {
+  const std::vector<std::string> names = Names();
+  const std::set<std::string> listed(names.begin(), names.end());
+  EXPECT_EQ(listed.size(), names.size());
+  for (const char* name : {"layernorm", "fused_rmsnorm", "handrolled_layernorm", "generic_dyt", "no_norm"})
+    EXPECT_TRUE(listed.contains(name)) << name;
+  for (const std::string& name : KnownNormTypes()) {
+    normlab_norm* norm = nullptr;
+    const normlab_status status = normlab_norm_create(name.c_str(), &norm);
+    if (listed.contains(name)) {
+      EXPECT_EQ(status, NORMLAB_OK) << name;
+    } else {
+      ExpectRefused(status, "cannot run here: there ");  // ... is no fused kernel for it
+    }
+    normlab_norm_destroy(norm);
+  }
   EXPECT_EQ(normlab_norm_name(std::numeric_limits<size_t>::max()), nullptr);
 }
 

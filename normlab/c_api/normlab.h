@@ -52,7 +52,7 @@ NORMLAB_API const char* normlab_version(void);
    until the next call that fails in this thread. */
 NORMLAB_API const char* normlab_last_error(void);
 
-/* The names that normlab_norm_create knows, by number: "layernorm", "fused_layernorm", ...; then NULL. */
+/* The names that normlab_norm_create takes, by number: "layernorm", "fused_layernorm", ...; then NULL. */
 NORMLAB_API const char* normlab_norm_name(size_t index);
 
 /* A norm with its options and its scratch memory. */
@@ -66,16 +66,17 @@ NORMLAB_API normlab_status normlab_norm_create(const char* name, normlab_norm** 
 NORMLAB_API void normlab_norm_destroy(normlab_norm* norm);
 
 /* Options, by name. What was set holds for later calls.
+
      "eps"            added inside the root: finite, at least 0. 0 gives 0 (not NaN) for a row without spread
      "weight_offset"  the gain is weight + weight_offset: 0, or 1 where weights are stored as 1 + g. Finite
-     "threads"        threads of a call, 1 at first; 0 asks for as many as this process may use, and reads so
-   Read-only, 1 or 0:
-     "has_weight", "has_bias", "has_alpha"   whether the norm knows this parameter */
+     "fraction"       of a row that partial_rmsnorm measures: above 0, at most 1; 0.0625 at first
+     "threads"        of a call, 1 at first; 0 asks for as many as the process may use, and reads so
+
+   Read-only, 1 or 0: "has_weight", "has_bias", "has_alpha", whether the norm knows this parameter. */
 NORMLAB_API normlab_status normlab_norm_set(normlab_norm* norm, const char* option, double value);
 NORMLAB_API normlab_status normlab_norm_get(const normlab_norm* norm, const char* option, double* value);
 
-/* How many floats forward saves for backward, for rows x cols. What they are is the library's own business.
- */
+/* How many floats forward saves for backward, for rows x cols. What they mean is up to the library. */
 NORMLAB_API normlab_status normlab_norm_saved_elements(const normlab_norm* norm, int64_t rows, int64_t cols,
                                                        int64_t* elements);
 

@@ -42,17 +42,20 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// The accepted values of norm_type that mean this kind.
-std::vector<std::string> NormTypesOf(NormKind kind) {
-  std::vector<std::string> names;
-  for (const std::string& name : KnownNormTypes())
-    if (ParseNormType(name).kind == kind) names.push_back(name);
+// The values of norm_type that mean this norm and run on the device.
+std::vector<std::string> NormTypesOf(const NormInfo& info, const Device& device) {
+  std::vector<std::string> names = {std::string(info.name)};
+  if (info.identity) return names;  // every implementation of the identity is the same
+  for (const NormImplementationStatus& status : device.NormImplementations(
+           {.kind = info.kind, .eps = info.default_eps}, Presets()[0].config.model.emb_dim))
+    if (!status.refusal) names.push_back(Name(NormType{info.kind, status.implementation}));
   return names;
 }
 
 // ---- norms
 
 Json NormsJson() {
+  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = 1});
   Json list = Json::array();
   for (const NormInfo& info : AllNorms::kInfos)
     list.push_back({{"name", info.name},
@@ -60,8 +63,9 @@ Json NormsJson() {
                     {"source", info.source},
                     {"has_gain", info.has_gain},
                     {"has_bias", info.has_bias},
-                    {"default_eps", info.identity ? Json() : ToJson(info.default_eps)},
-                    {"norm_types", NormTypesOf(info.kind)}});
+                    {"has_alpha", info.has_alpha},
+                    {"default_eps", info.uses_eps ? ToJson(info.default_eps) : Json()},
+                    {"norm_types", NormTypesOf(info, *device)}});
   return list;
 }
 
@@ -71,11 +75,10 @@ std::string NormsText(const Json& list) {
     text += Entry(norm["name"].get<std::string>(), norm["formula"].get<std::string>());
     const std::string source = norm["source"].get<std::string>();
     if (source != "-") text += Entry("", source);
-    const bool gain = norm["has_gain"].get<bool>(), bias = norm["has_bias"].get<bool>();
-    text += Entry("", gain && bias ? "learned: gain and bias"
-                      : gain       ? "learned: gain"
-                      : bias       ? "learned: bias"
-                                   : "nothing is learned");
+    std::vector<std::string> learned;
+    for (const char* parameter : {"gain", "bias", "alpha"})
+      if (norm[std::string("has_") + parameter].get<bool>()) learned.push_back(parameter);
+    text += Entry("", learned.empty() ? "nothing is learned" : "learned: " + Joined(learned));
     text += Entry("", "norm_type: " + Joined(norm["norm_types"].get<std::vector<std::string>>()));
   }
   return text + Wrap(

@@ -19,7 +19,8 @@ TEST(GptConfig, DefaultsAreTheTinyPreset) {
       DumpJson(ToJson(config)),
       R"({"vocab_size":256,"context_length":256,"emb_dim":128,"n_heads":4,"n_layers":4,"drop_rate":0.0,)"
       R"("qkv_bias":false,"tie_weights":false,"norm_type":"handrolled_layernorm","norm_eps":1e-05,)"
-      R"("norm_position":"pre","final_norm":true})");
+      R"("norm_gain":true,"norm_bias":true,"norm_weight_offset":0.0,"norm_fraction":0.0625,)"
+      R"("norm_alpha_init":0.5,"norm_cast":"after_gain","norm_position":"pre","final_norm":true})");
 }
 
 TEST(GptConfig, ReadsTheArticlesKeys) {
@@ -42,6 +43,12 @@ TEST(GptConfig, ADumpReadsBack) {
   config.tie_weights = true;
   config.norm_type = "no_norm";
   config.norm_eps = 1e-6;
+  config.norm_gain = false;
+  config.norm_bias = false;
+  config.norm_weight_offset = 1;
+  config.norm_fraction = 0.25;
+  config.norm_alpha_init = 1.5;
+  config.norm_cast = "before_gain";
   config.norm_position = "post";
   config.final_norm = false;
   EXPECT_EQ(GptConfigFromJson(ToJson(config), "test"), config);

@@ -49,6 +49,42 @@ TEST(Parameters, QueryKeyAndValueAreAdjacentAndMatricesComeFirst) {
   }
 }
 
+TEST(Parameters, NormsHaveTheParametersThatTheyLearn) {
+  const auto count = [](const std::string& norm_type, auto change) {
+    GptConfig config = Gpt2Small(norm_type);
+    change(config);
+    return ParameterList(config, 0.02).norm_count();
+  };
+  const auto nothing = [](GptConfig&) {};
+  EXPECT_EQ(count("partial_rmsnorm", nothing), 25 * 768);
+  EXPECT_EQ(count("recenter", nothing), 0);
+  EXPECT_EQ(count("rescale", nothing), 0);
+  EXPECT_EQ(count("dyt", nothing), 25 * (2 * 768 + 1));
+  EXPECT_EQ(count("layernorm", [](GptConfig& c) { c.norm_bias = false; }), 25 * 768);
+  EXPECT_EQ(count("layernorm", [](GptConfig& c) { c.norm_gain = false; }), 25 * 768);
+  EXPECT_EQ(count("rmsnorm", [](GptConfig& c) { c.norm_gain = false; }), 0);
+  EXPECT_EQ(count("rmsnorm", [](GptConfig& c) { c.norm_bias = false; }), 25 * 768);
+}
+
+// alpha is one number a site, starts where the key says, and does not decay.
+TEST(Parameters, AlphaOfDytStartsWhereTheKeySaysAndDoesNotDecay) {
+  GptConfig config = Gpt2Small("dyt");
+  config.norm_alpha_init = 0.75;
+  const ParameterList list(config, 0.02);
+  const Parameter* alpha = list.Find("trf_blocks.3.norm2.alpha");
+  ASSERT_NE(alpha, nullptr);
+  EXPECT_EQ(alpha->shape, (std::vector<int64_t>{1}));
+  EXPECT_FALSE(alpha->decays);
+  EXPECT_EQ(list.InitialValues(*alpha, 1), std::vector<double>{0.75});
+}
+
+TEST(Parameters, GainsStoredAsOnePlusGStartAtZero) {
+  GptConfig config = Gpt2Small("rmsnorm");
+  config.norm_weight_offset = 1;
+  const ParameterList list(config, 0.02);
+  EXPECT_EQ(list.InitialValues(*list.Find("final_norm.scale"), 1), std::vector<double>(768, 0.0));
+}
+
 // T-30
 TEST(Parameters, InitialDeviationsAreTheArticles) {
   GptConfig config;

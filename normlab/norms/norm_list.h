@@ -50,14 +50,7 @@ struct NormList {
   }
 };
 
-using AllNorms = NormList<  //
-    LayerNorm,              //
-    RmsNorm,                //
-    PartialRmsNorm,         //
-    Recenter,               //
-    Rescale,                //
-    Dyt,                    //
-    NoNorm>;
+using AllNorms = NormList<LayerNorm, RmsNorm, PartialRmsNorm, Recenter, Rescale, Dyt, NoNorm>;
 
 // The kind of a norm of the list: KindOf<RmsNorm>().
 template <class Norm>

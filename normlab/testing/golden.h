@@ -1,5 +1,5 @@
 #pragma once
-// Reads tests/golden/<norm>.json, which tools/make_golden.py writes.
+// Reads tests/golden/<norm>.json, which tools/make_golden.py writes (NORMLAB_GOLDEN_DIR: another folder).
 
 #include <fstream>
 #include <string>
@@ -20,7 +20,12 @@ struct GoldenCase {
 // Every case of a norm. Throws Error where the file is missing: a norm without golden answers is not
 // finished.
 inline std::vector<GoldenCase> ReadGolden(const std::string& norm) {
-  const std::string path = std::string(NORMLAB_SOURCE_DIR) + "/tests/golden/" + norm + ".json";
+#ifdef NORMLAB_GOLDEN_DIR
+  const std::string folder = NORMLAB_GOLDEN_DIR;
+#else
+  const std::string folder = std::string(NORMLAB_SOURCE_DIR) + "/tests/golden";
+#endif
+  const std::string path = folder + "/" + norm + ".json";
   std::ifstream file(path);
   if (!file) Fail("{} does not exist; add the norm to tools/make_golden.py and run it", path);
   const nlohmann::json json = nlohmann::json::parse(file);

@@ -25,6 +25,7 @@
 
 #include <hwy/cache_control.h>
 
+#include "normlab/kernels/cpu/inverse_root.h"
 #include "normlab/kernels/cpu/norm_rows.h"
 #include "normlab/kernels/cpu/norm_simd-inl.h"
 
@@ -41,9 +42,6 @@ HWY_INLINE void PrefetchAhead(const float* from, int64_t floats) {
   constexpr int64_t kLine = 16;
   for (int64_t i = 0; i < floats; i += kLine) hwy::Prefetch(from + kPrefetchFloats + i);
 }
-
-// 1 / sqrt(v), and 0 for 0: with eps = 0 a row without spread gives 0, not 0 * infinity.
-HWY_INLINE float InverseRoot(float v) { return v == 0.0f ? 0.0f : 1.0f / std::sqrt(v); }
 
 // What turns x into (x - mean) / std or x / rms.
 struct RowScale {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "normlab/kernels/cpu/inverse_root.h"
 #include "normlab/norms/row.h"
 
 namespace normlab::cpu {
@@ -51,8 +52,7 @@ class GenericRow {
 
   NL_INLINE float Stored(float value) const { return value; }  // y is fp32
 
-  // 0 for 0: with eps = 0 a row without spread gives 0, not 0 * infinity.
-  NL_INLINE float Rsqrt(float v) const { return v == 0.0f ? 0.0f : 1.0f / std::sqrt(v); }
+  NL_INLINE float Rsqrt(float v) const { return InverseRoot(v); }
 
   // tanh(v) without a branch, so that the loops around it vectorize. Below 0.625 an odd polynomial (the one
   // of Moshier's Cephes library, tanhf), above 1 - 2 / (e^2|v| + 1), whose exponential is e^r 2^n with |r| <=

@@ -269,7 +269,11 @@ class Runner {
           to[r] = a[r] + eps_;
           break;
         case PassKind::kRowRoot:
-          to[r] = a[r] == 0.0f ? std::numeric_limits<float>::infinity() : std::sqrt(a[r]);
+          // Dividing by it gives 0 for a row of zeros, and NaN where the squares overflowed: as InverseRoot
+          // does.
+          to[r] = a[r] == 0.0f       ? std::numeric_limits<float>::infinity()
+                  : std::isinf(a[r]) ? std::numeric_limits<float>::quiet_NaN()
+                                     : std::sqrt(a[r]);
           break;
         case PassKind::kRowRootGradient:
           to[r] = a[r] / (2.0f * b[r]);

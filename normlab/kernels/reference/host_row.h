@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "normlab/base/view.h"
@@ -80,8 +81,10 @@ class HostRow {
   void ForEach(F&& f) const {
     for (int64_t c = 0; c < cols(); ++c) f(c);
   }
-  // 0 for 0: with eps = 0 a row without spread gives 0, not 0 * infinity.
-  T Rsqrt(T v) const { return v == T{0} ? T{0} : T{1} / std::sqrt(v); }
+  T Rsqrt(T v) const {
+    if (v == T{0}) return T{0};
+    return std::isinf(v) ? std::numeric_limits<T>::quiet_NaN() : T{1} / std::sqrt(v);
+  }
   T Tanh(T v) const { return std::tanh(v); }
   T Stored(T v) const { return v; }
   void Save(int slot, T v) { saved_[slot] = v; }

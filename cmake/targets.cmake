@@ -1,8 +1,7 @@
 # Helpers that every folder's CMakeLists.txt uses: one library per layer, one executable per test file.
 
+# normlab_options and normlab_warnings compile our own sources; nothing of them reaches a project that links us.
 add_library(normlab_options INTERFACE)
-target_compile_features(normlab_options INTERFACE cxx_std_20)
-target_include_directories(normlab_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 # Contraction is off so that a loop gives the bits that its source says; kernels ask for FMA by name.
 target_compile_options(normlab_options INTERFACE -ffp-contract=off -fno-math-errno)
 
@@ -22,11 +21,26 @@ if(NORMLAB_SANITIZE)
 endif()
 
 # nl_library(base SOURCES a.cc b.cc PUBLIC dep... PRIVATE dep...)   ->   normlab::base
+# Users get C++20, the headers' folder and the public dependencies.
 function(nl_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(normlab_${name} STATIC ${ARG_SOURCES})
   add_library(normlab::${name} ALIAS normlab_${name})
-  target_link_libraries(normlab_${name} PUBLIC normlab_options ${ARG_PUBLIC} PRIVATE normlab_warnings ${ARG_PRIVATE})
+  nl_compile(normlab_${name})
+  target_compile_features(normlab_${name} PUBLIC cxx_std_20)
+  target_include_directories(normlab_${name} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR};${PROJECT_BINARY_DIR}/include>"
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(normlab_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  set_target_properties(normlab_${name} PROPERTIES EXPORT_NAME ${name})
+endfunction()
+
+# How a library of ours is compiled. Position-independent and hidden, so that the C library can take the others in and
+# show nothing but its own functions.
+function(nl_compile target)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:normlab_options> $<BUILD_INTERFACE:normlab_warnings>)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # nl_test(name LABELS cpu LINKS normlab::base ... [SOURCES extra.cc] [TIMEOUT s] [ONE_ENTRY])

@@ -1,5 +1,8 @@
 #pragma once
-// The CPU: fp32, OpenMP threads, Highway SIMD with runtime dispatch, oneDNN for matrix products.
+// The CPU: fp32, OpenMP threads, Highway SIMD with runtime dispatch, oneDNN for matrix products. Its memory
+// is that of the host: a View may point into any fp32 array of the caller (kernels/host_view.h), aligned or
+// not. A device serves one call at a time; several devices may work at the same time, each with its own
+// scratch memory.
 
 #include <memory>
 #include <string>
@@ -10,9 +13,10 @@
 namespace normlab {
 
 struct CpuOptions {
-  int threads = 1;
+  int threads = 1;  // at least 1; DefaultThreads() of base/threads.h says how many this process may use
 };
 
+// Throws Error for a number of threads below 1.
 std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options);
 
 // Limits SIMD kernels and oneDNN to an instruction set (base/isa.h names them; "" lifts the limit of the SIMD

@@ -6,6 +6,7 @@
 #include <normlab/base/version.h>
 #include <normlab/kernels/cpu/cpu_device.h>
 #include <normlab/kernels/host_view.h>
+#include <normlab/norms/norm_type.h>
 
 using namespace normlab;  // NOLINT(google-build-using-namespace): a program, not a library
 

@@ -22,6 +22,8 @@
 #include "normlab/base/version.h"
 #include "normlab/kernels/check_args.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 
 using normlab::Device;
 using normlab::DType;

@@ -21,6 +21,8 @@
 #include "normlab/c_api/normlab.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/host_view.h"
+#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include <normlab/base/version.h>
-#include <normlab/norms/norm_list.h>
+#include <normlab/norms/norm_type.h>
 
 int main() {
   std::printf("normlab %s:", NORMLAB_VERSION);

@@ -260,6 +260,9 @@ void AtomicFolder::Commit() {
 }
 
 void RemoveFolder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored))
+    Fail("cannot remove the folder \"{}\": it is a file", path.string());
   const std::filesystem::path temporary = FolderOf(path) / TemporaryName();
   if (std::rename(path.c_str(), temporary.c_str()) != 0) {
     if (errno == ENOENT) return;

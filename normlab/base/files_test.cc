@@ -269,6 +269,9 @@ TEST(RemoveFolder, RemovesItWholeAndTakesNoneForDone) {
   RemoveFolder(folder / "a");
   RemoveFolder(folder / "a");
   EXPECT_EQ(FilesIn(folder.path()), 0u);
+  folder.Write("file", "mine");
+  EXPECT_SAYS(ErrorOf([&] { RemoveFolder(folder / "file"); }), {"file\"", "it is a file"});
+  EXPECT_EQ(ReadFile(folder / "file"), "mine");
 }
 
 TEST(RemoveTemporaries, LeavesOtherFilesAlone) {

@@ -39,7 +39,8 @@ std::string ProgressLine(const StudyProgress& progress) {
 
 void LossWatch::See(const RunProgress& progress) {
   if (progress.phase == RunProgress::Phase::kPreparing) first_.reset();
-  if (progress.phase == RunProgress::Phase::kTraining && !first_) first_ = progress.loss;
+  // A resumed run does not show its first step.
+  if (progress.phase == RunProgress::Phase::kTraining && progress.steps_done == 1) first_ = progress.loss;
 }
 
 std::optional<std::string> LossWatch::Advice(const RunRecord& record) const {

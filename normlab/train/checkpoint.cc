@@ -139,7 +139,7 @@ CheckpointList ListCheckpoints(const fs::path& run) {
     if (!PositionOf(entry.path())) continue;
     (fs::exists(entry.path() / kState) ? list.complete : list.incomplete).push_back(entry.path());
   }
-  if (error && error != std::errc::no_such_file_or_directory)
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     Fail("cannot list the folder \"{}\": {}", CheckpointsOf(run).string(), error.message());
   const auto earlier = [](const fs::path& a, const fs::path& b) { return PositionOf(a) < PositionOf(b); };
   std::sort(list.complete.begin(), list.complete.end(), earlier);

@@ -12,8 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsOver(const RunRecord& record) {
-  return record.status == RunStatus::kDone || record.status == RunStatus::kDiverged;
+// A run that is done, but whose weights could not be saved, goes on from its checkpoint to save them.
+bool IsOver(const RunRecord& record, const fs::path& folder) {
+  if (record.status == RunStatus::kDiverged) return true;
+  return record.status == RunStatus::kDone &&
+         (record.error.empty() || ListCheckpoints(folder).complete.empty());
 }
 
 // A checkpoint that the user names: of the run in `folder`, or to go on from in a new folder.
@@ -49,7 +52,7 @@ std::optional<Resumption> FindResumption(const fs::path& folder, const std::stri
   if (fs::exists(folder / "study.json"))
     Fail("\"{}\" holds a study; `normlab compare` with its options goes on by itself", folder.string());
   const std::optional<RunRecord> run = ReadRunRecord(folder);
-  if (run && IsOver(*run)) return Resumption{.record = *run, .checkpoint = std::nullopt};
+  if (run && IsOver(*run, folder)) return Resumption{.record = *run, .checkpoint = std::nullopt};
   if (!checkpoint.empty()) return Named(folder, checkpoint, run);
   if (const auto latest = LatestCheckpoint(folder, note))
     return Resumption{.record = ReadCheckpointState(*latest).record, .checkpoint = *latest};

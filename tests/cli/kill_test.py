@@ -36,7 +36,6 @@ def outcome(run):
         "record": {key: record[key] for key in ("status", "steps_done", "tokens", "train_loss", "test_loss", "test_block_losses")},
         "metrics": [[line[key] for key in ("step", "loss", "learning_rate", "grad_norm")] for line in lines],
         "weights": hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest(),
-        "checkpoints": (run / "checkpoints").exists(),
     }
 
 

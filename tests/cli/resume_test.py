@@ -175,6 +175,14 @@ class Resume(program.Case):
         self.good("train", "--resume", "moved/step-00000010", "--out", "new")
         self.assertEqual((self.folder / "new/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
 
+    def test_weights_that_could_not_be_saved_are_saved_by_going_on(self):
+        self.with_checkpoints()
+        record = self.folder / "run/run.json"
+        text = record.read_text(encoding="utf-8").replace('"running"', '"done"').replace('"error": null', '"error": "disk full"')
+        record.write_text(text, encoding="utf-8")
+        self.good("train", "--resume", "--out", "run")
+        self.assertEqual((self.folder / "run/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
+
     def test_a_folder_that_cannot_be_written_costs_the_checkpoint_alone(self):
         (self.folder / "run").mkdir()
         (self.folder / "run/.lock").touch()

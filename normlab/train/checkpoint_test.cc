@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -75,10 +76,10 @@ std::vector<std::string> Names(const std::vector<fs::path>& paths) {
   return names;
 }
 
-void FlipBit(const fs::path& path, size_t byte) {
+void FlipBit(const fs::path& path, size_t byte, int bit = 0x10) {
   std::string bytes = ReadFile(path);
-  bytes.at(byte) = static_cast<char>(bytes.at(byte) ^ 0x10);
-  WriteFileAtomic(path, bytes);
+  bytes.at(byte) = static_cast<char>(bytes.at(byte) ^ bit);
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 // Makes state.json agree with the files again, so that what is tested comes after the checksums.
@@ -195,6 +196,20 @@ TEST(Checkpoint, AFlippedBitIsNamedWithTheFileAndTheWayOut) {
           << byte;
     }
   }
+}
+
+// C-11: the lowest bit makes another digit of a digit, and another letter of a letter.
+TEST(Checkpoint, NoBitOfTheStateCanChangeUnseen) {
+  Place place;
+  place.Train(1);
+  const fs::path checkpoint = place.Save();
+  const size_t size = fs::file_size(checkpoint / "state.json");
+  for (size_t byte = 0; byte + 1 < size; byte += 11) {  // the last one is a newline, which says nothing
+    FlipBit(checkpoint / "state.json", byte, 1);
+    EXPECT_SAYS(ErrorOf([&] { ReadCheckpointState(checkpoint); }), {"cannot be used", "state.json"}) << byte;
+    FlipBit(checkpoint / "state.json", byte, 1);
+  }
+  EXPECT_NO_THROW(ReadCheckpointState(checkpoint));
 }
 
 TEST(Checkpoint, AFileThatIsCutOrMissingIsNamed) {

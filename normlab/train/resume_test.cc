@@ -307,13 +307,13 @@ TEST(Resume, ADivergedRunLeavesItsLastGoodWeights) {
   const TrainConfig config =
       Config({"norm_type=no_norm", "learning_rate=1e6", "grad_clip=0", "warmup_fraction=0", "steps=50"});
   const RunRecord record = RunTraining(
-      config, SmallText(),
-      {.folder = run.path(), .checkpoints = {.every_steps = 0}, .measure_bound = false});
+      config, SmallText(), {.folder = run.path(), .checkpoints = {.every_steps = 0}, .measure_bound = false});
   ASSERT_EQ(record.status, RunStatus::kDiverged);
   ASSERT_GT(record.steps_done, 0);
-  const fs::path last = *LatestCheckpoint(run.path());
-  EXPECT_EQ(last.filename(), CheckpointName({.step = record.steps_done}));
-  EXPECT_TRUE(AllFinite(last / "model.safetensors"));
+  const std::optional<fs::path> last = LatestCheckpoint(run.path());
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->filename(), CheckpointName({.step = record.steps_done}));
+  EXPECT_TRUE(AllFinite(*last / "model.safetensors"));
   EXPECT_FALSE(fs::exists(run / "model.safetensors"));
 }
 

@@ -17,6 +17,9 @@ std::string Line(const RunProgress& progress, const std::optional<double>& remai
     case RunProgress::Phase::kTraining:
       text = fmt::format("step {}/{}", progress.steps_done, progress.steps);
       break;
+    case RunProgress::Phase::kSaving:
+      text = fmt::format("step {}/{}, writing a checkpoint", progress.steps_done, progress.steps);
+      break;
     case RunProgress::Phase::kEvaluating:
       text = fmt::format("testing {:.0f}%", 100 * progress.phase_share);
       break;

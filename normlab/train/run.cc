@@ -279,6 +279,7 @@ class Run {
     const TrainPosition& position = trainer_.position();
     const bool nothing_new = position.step == saved_.step && position.micro_batches == saved_.micro_batches;
     if (options_.folder.empty() || nothing_new) return;
+    Report(RunProgress::Phase::kSaving);  // gigabytes take their time
     try {
       SaveCheckpoint(options_.folder, trainer_, record_, options_.checkpoints.keep);
       saved_ = position;

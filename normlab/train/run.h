@@ -19,7 +19,7 @@ namespace normlab {
 
 // What is told while a run goes on.
 struct RunProgress {
-  enum class Phase { kPreparing, kTraining, kEvaluating };
+  enum class Phase { kPreparing, kTraining, kSaving, kEvaluating };
   Phase phase = Phase::kPreparing;
   int64_t steps_done = 0, steps = 0;
   double loss = 0;          // smoothed training loss

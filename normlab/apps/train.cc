@@ -171,7 +171,7 @@ std::string Interrupted(const RunRecord& record, const TrainConfig& config, cons
     return text + fmt::format(
                       "the record is in \"{}\". There is no checkpoint yet: the same command starts again.\n",
                       Printable(folder.string()));
-  return text + fmt::format("written: \"{}\". To go on: normlab train --resume --out {}\n",
+  return text + fmt::format("the latest checkpoint is \"{}\". To go on: normlab train --resume --out {}\n",
                             Printable(list.complete.back().string()), ShellWord(folder.string()));
 }
 

@@ -96,8 +96,13 @@ Json StateToJson(const CheckpointState& state) {
           {"record", ToJson(state.record)}};
 }
 
-FileStamp CopyFile(const fs::path& from, const fs::path& to) {
-  const std::string bytes = ReadFile(from);
+// Copies up to `lines` lines: a step that diverged has its line, and is not done.
+FileStamp CopyLines(const fs::path& from, const fs::path& to, int64_t lines) {
+  std::string bytes = ReadFile(from);
+  size_t end = 0;
+  for (int64_t line = 0; line < lines && end < bytes.size(); ++line)
+    end = std::min(bytes.find('\n', end), bytes.size() - 1) + 1;
+  bytes.resize(end);
   WriteFileAtomic(to, bytes);
   return {.bytes = bytes.size(), .hash = HashHex(bytes)};
 }
@@ -170,6 +175,8 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
   const auto write = [&](const char* name, const std::vector<FlatTensors>& tensors, NonFinite non_finite) {
     SafetensorsMetadata metadata = PositionMetadata(state.position);
     metadata["config"] = DumpJson(record.config);
+    metadata["tokenizer"] = trainer.tokens().info().tokenizer;
+    metadata["tokenizer_hash"] = trainer.tokens().info().tokenizer_hash;
     state.files[name] =
         WriteTensorFile(checkpoint.temporary() / name, trainer.device(), trainer.model().parameters(),
                         tensors, trainer.device().compute_dtype(), non_finite, metadata);
@@ -178,7 +185,7 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
   write(kOptimizer, Moments(trainer), NonFinite::kAllowed);
   if (state.position.micro_batches > 0)
     write(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);
-  state.files[kMetrics] = CopyFile(run / kMetrics, checkpoint.temporary() / kMetrics);
+  state.files[kMetrics] = CopyLines(run / kMetrics, checkpoint.temporary() / kMetrics, state.position.step);
   WriteCheckpointState(checkpoint.temporary(), state);
   checkpoint.Commit();
 

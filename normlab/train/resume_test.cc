@@ -315,6 +315,13 @@ TEST(Resume, ADivergedRunLeavesItsLastGoodWeights) {
   EXPECT_EQ(last->filename(), CheckpointName({.step = record.steps_done}));
   EXPECT_TRUE(AllFinite(*last / "model.safetensors"));
   EXPECT_FALSE(fs::exists(run / "model.safetensors"));
+
+  const TempFolder again;
+  const RunRecord repeated = RunTraining(
+      config, SmallText(), {.folder = again.path(), .resume_from = *last, .measure_bound = false});
+  EXPECT_EQ(repeated.status, RunStatus::kDiverged);
+  EXPECT_EQ(repeated.divergence->ToString(), record.divergence->ToString());
+  EXPECT_EQ(Columns(again.path()).size(), Columns(run.path()).size());
 }
 
 // T-13: weights that are spoilt at step 30 are never saved; the finite ones of step 20 stay.

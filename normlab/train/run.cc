@@ -151,7 +151,9 @@ class Run {
     for (const std::string& note : RequireMatch(checkpoint, state, record_)) Note(note);
     VerifyCheckpoint(checkpoint, state);
     past_ = ReadMetrics(checkpoint / "metrics.jsonl");
-    NL_CHECK_EQ(static_cast<int64_t>(past_.losses.size()), state.position.step);
+    if (static_cast<int64_t>(past_.losses.size()) != state.position.step)
+      Fail("the checkpoint \"{}\" is of step {}, and its {} has {} lines: take another one",
+           checkpoint.string(), state.position.step, kMetrics, past_.losses.size());
     trainer_.WarmUp();
     RestoreCheckpoint(checkpoint, state, trainer_);
     saved_ = state.position;
@@ -280,8 +282,11 @@ class Run {
     const bool nothing_new = position.step == saved_.step && position.micro_batches == saved_.micro_batches;
     if (options_.folder.empty() || nothing_new) return;
     Report(RunProgress::Phase::kSaving);  // gigabytes take their time
+    RunRecord record = record_;           // a run that goes on from here has neither ended nor diverged
+    record.status = RunStatus::kRunning;
+    record.divergence.reset();
     try {
-      SaveCheckpoint(options_.folder, trainer_, record_, options_.checkpoints.keep);
+      SaveCheckpoint(options_.folder, trainer_, record, options_.checkpoints.keep);
       saved_ = position;
     } catch (const Error& error) {
       Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));

@@ -167,6 +167,11 @@ class Resume(program.Case):
         self.assertIn(f"run/checkpoints/{checkpoint.name}/model.safetensors", done.stderr)
         self.refused(1, ["diverged"], "train", "--resume", "--out", "run")
         self.assertTrue((checkpoint / "model.safetensors").exists())
+        # Named and elsewhere, it shows the divergence again.
+        named = self.run_program("train", "--resume", str(checkpoint), "--out", "again")
+        self.assertEqual(named.returncode, 1, named.stderr)
+        where = lambda text: text[text.index("diverged: "):].split(";")[0]
+        self.assertEqual(where(named.stderr), where(done.stderr))
 
     def test_a_copied_checkpoint_goes_on_in_a_new_folder(self):
         self.with_checkpoints()

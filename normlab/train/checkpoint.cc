@@ -31,15 +31,16 @@ std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view prefi
   return value;
 }
 
-// The position that the name of a checkpoint's folder tells.
-std::optional<TrainPosition> PositionOf(const fs::path& checkpoint) {
+// Steps and micro-batches that the name of a checkpoint's folder tells: its place in the order of
+// checkpoints.
+std::optional<std::pair<int64_t, int64_t>> PositionOf(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   std::string_view rest = name;
   const auto step = TakeNumber(rest, "step-");
   if (!step) return std::nullopt;
   const auto micro = rest.empty() ? 0 : TakeNumber(rest, "-micro-");
   if (!micro || !rest.empty()) return std::nullopt;
-  return TrainPosition{.step = *step, .micro_batches = *micro};
+  return std::pair(*step, *micro);
 }
 
 std::string Place(const TrainPosition& position) {

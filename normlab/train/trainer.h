@@ -35,7 +35,6 @@ struct TrainPosition {
   double loss_sum = 0;
   double time_s = 0;  // that this part of the step took
   bool operator==(const TrainPosition&) const = default;
-  auto operator<=>(const TrainPosition&) const = default;
 };
 
 struct StepResult {

@@ -11,6 +11,7 @@
 #include <fmt/chrono.h>
 
 #include "normlab/apps/busy.h"
+#include "normlab/apps/checkpoint_options.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/progress_line.h"
@@ -21,6 +22,7 @@
 #include "normlab/study/export.h"
 #include "normlab/study/runner.h"
 #include "normlab/study/text_table.h"
+#include "normlab/train/checkpoint.h"
 
 namespace normlab::apps {
 namespace {
@@ -43,8 +45,8 @@ constexpr const char* kFooter =
     "\n"
     "DIR holds study.json (what was asked), results.json, results.csv, and a folder\n"
     "runs/VARIANT/seed-N for each run. A second start of the same command runs only\n"
-    "what is not finished; a finished study is shown at once. Ctrl-C keeps all\n"
-    "finished runs.\n"
+    "what is not finished, and goes on inside a run that was cut off, from its latest\n"
+    "checkpoint (every 10 minutes, and at Ctrl-C); a finished study is shown at once.\n"
     "\n"
     "Verdicts: losses are paired by seed; `lower loss` or `higher loss` needs a\n"
     "paired t interval without 0, simultaneous over all variants and declared looks;\n"
@@ -53,6 +55,7 @@ constexpr const char* kFooter =
 
 struct CompareArguments {
   RunArguments run;
+  CheckpointArguments checkpoints;
   std::optional<std::string> norms, seeds, seed_list, baseline, margin, speed_margin, looks, duel;
   std::vector<std::string> vary;
   bool fail_if_worse = false, save_models = false;
@@ -162,18 +165,26 @@ std::string CellLine(const Cell& cell, const StudyPlan& plan) {
 
 // Runs what is to run; returns false where a signal ended it.
 bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<const TokenSource> tokens,
-              int threads, const Environment& environment) {
+              int threads, const CheckpointPolicy& checkpoints, const Environment& environment) {
   Progress progress(environment.progress);
   InterruptGuard interrupt;
   LossWatch watch;
   StudyProgress latest;
+  const auto note = [&](const std::string& text) { progress.Message("normlab: note: " + text); };
   const CellRunner runner = [&](const CellRun& run) {
+    const auto checkpoint = LatestCheckpoint(run.folder, note);
+    if (checkpoint)
+      progress.Message(fmt::format("cell {}/{} {}, seed {}: goes on from {}", latest.cell, latest.cells,
+                                   Printable(latest.variant), latest.seed, checkpoint->filename().string()));
     return RunTraining(run.config, tokens,
                        {.folder = run.folder,
                         .threads = threads,
                         .save_model = arguments.save_models,
+                        .checkpoints = checkpoints,
+                        .resume_from = checkpoint,
                         .products_bound_s = run.products_bound_s,
                         .on_progress = run.on_progress,
+                        .on_note = note,
                         .stop = run.stop});
   };
   const StudyCallbacks callbacks{
@@ -190,12 +201,13 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
             if (cell.status != CellStatus::kDone) return;
             if (const auto advice = watch.Advice(*cell.record)) progress.Message("  note: " + *advice);
           },
-      .on_note = [&](const std::string& note) { progress.Message("normlab: note: " + note); }};
+      .on_note = note};
   return study.Run(runner, callbacks, interrupt.stop());
 }
 
 int Compare(const CompareArguments& arguments, const Environment& environment) {
   RefuseWhatIsNotThereYet(arguments);
+  const CheckpointPolicy checkpoints = MakeCheckpointPolicy(arguments.checkpoints);
   const std::vector<Assignment> assignments = Assignments(arguments.run);
   for (const Assignment& assignment : assignments)
     if (assignment.key == "seed")
@@ -216,7 +228,7 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   if (study.ToRun() > 0) {
     environment.progress.write(Banner(study, *tokens, arguments.run.out));
     if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
-    if (!RunCells(study, arguments, tokens, threads, environment)) {
+    if (!RunCells(study, arguments, tokens, threads, checkpoints, environment)) {
       const Counts counts = study.Results().counts;
       environment.progress.write(
           fmt::format("normlab: interrupted; {} of {} cells are finished and safe in \"{}\". The same "
@@ -267,6 +279,7 @@ Command AddCompare(CLI::App& program) {
 
   AddRunOptions(*parser, arguments->run, "the folder of the study: new, or one to continue",
                 "prints results.json instead of the table");
+  AddCheckpointOptions(*parser, arguments->checkpoints);
   parser->add_flag("--save-models", arguments->save_models, "keeps the trained weights of every run")
       ->group("How it is run");
 

@@ -39,7 +39,7 @@ void InterruptGuard::Wait() {
     }
     stop_ = true;
     constexpr std::string_view kText =
-        "\nnormlab: stopping after the current step; once more to stop at once\n";
+        "\nnormlab: stopping, and keeping what is done; once more to stop at once\n";
     [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, kText.data(), kText.size());
   }
 }

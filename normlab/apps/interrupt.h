@@ -1,6 +1,6 @@
 #pragma once
-// Ctrl-C and its like. The first signal asks for a good end: work stops after the current step and what is
-// finished is kept. The second one kills at once.
+// Ctrl-C and its like. The first signal asks for a good end: work stops after the current micro-batch,
+// with a checkpoint. The second one kills at once.
 //
 // Signals are blocked in every thread and taken by one thread of their own that waits for them. A handler
 // would not do: oneDNN 2.6's JIT products use the stack pointer for other things, and the frame of a handler

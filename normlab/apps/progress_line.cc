@@ -17,6 +17,9 @@ std::string Line(const RunProgress& progress, const std::optional<double>& remai
     case RunProgress::Phase::kTraining:
       text = fmt::format("step {}/{}", progress.steps_done, progress.steps);
       break;
+    case RunProgress::Phase::kSaving:
+      text = fmt::format("step {}/{}, writing a checkpoint", progress.steps_done, progress.steps);
+      break;
     case RunProgress::Phase::kEvaluating:
       text = fmt::format("testing {:.0f}%", 100 * progress.phase_share);
       break;
@@ -39,7 +42,8 @@ std::string ProgressLine(const StudyProgress& progress) {
 
 void LossWatch::See(const RunProgress& progress) {
   if (progress.phase == RunProgress::Phase::kPreparing) first_.reset();
-  if (progress.phase == RunProgress::Phase::kTraining && !first_) first_ = progress.loss;
+  // A resumed run does not show its first step.
+  if (progress.phase == RunProgress::Phase::kTraining && progress.steps_done == 1) first_ = progress.loss;
 }
 
 std::optional<std::string> LossWatch::Advice(const RunRecord& record) const {

@@ -1,20 +1,24 @@
 // normlab train: one run as a folder.
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "normlab/apps/busy.h"
+#include "normlab/apps/checkpoint_options.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/progress_line.h"
+#include "normlab/apps/resume.h"
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/text_table.h"
+#include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
 
 namespace normlab::apps {
@@ -29,15 +33,21 @@ constexpr const char* kFooter =
     "                --data text.txt --out run\n"
     "  normlab train --config gpt2.json --set learning_rate=0.001 \\\n"
     "                --data a.txt b.txt --out run\n"
+    "  normlab train --resume --out run\n"
+    "      goes on after Ctrl-C, a crash or kill -9, with the bits of a run that\n"
+    "      never stopped; configuration and data are those of the run\n"
     "\n"
-    "DIR holds run.json (what ran, and how it ended), metrics.jsonl (one line a step)\n"
-    "and model.safetensors (the trained weights). A run that diverges is recorded,\n"
-    "and exits 1.";
+    "DIR holds run.json (what ran, and how it ended), metrics.jsonl (one line a\n"
+    "step), model.safetensors (the trained weights) and, until the run is done,\n"
+    "checkpoints. A run that diverges is recorded, leaves its last good weights as a\n"
+    "checkpoint, and exits 1. Ctrl-C and SIGTERM write a checkpoint and end.";
 
 struct TrainArguments {
   RunArguments run;
-  std::optional<std::string> norm, checkpoint_every;
-  bool resume = false;
+  CheckpointArguments checkpoints;
+  std::optional<std::string> norm, initial_weights;
+  bool resuming = false, from_preset = false;  // whether the options were given
+  std::string checkpoint;                      // of --resume; empty: the latest
 };
 
 std::string Line(std::string_view label, const std::string& text) {
@@ -125,6 +135,13 @@ void RequireFree(const fs::path& folder) {
     if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
       Fail("\"{}\" holds a finished run ({}); choose another --out, or delete the folder to run it again",
            folder.string(), Name(record->status));
+    const CheckpointList list = ListCheckpoints(folder);
+    if (!list.complete.empty() || !list.incomplete.empty())
+      Fail(
+          "\"{}\" holds an unfinished run with checkpoints; --resume goes on with it; to start anew, choose "
+          "another "
+          "--out, or delete the folder",
+          folder.string());
     return;
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -133,35 +150,107 @@ void RequireFree(const fs::path& folder) {
   }
 }
 
-int Train(const TrainArguments& arguments, const Environment& environment) {
-  if (arguments.resume)
-    throw UsageError("--resume is not there yet: a run that was interrupted starts again from step 1");
-  if (arguments.checkpoint_every)
-    throw UsageError("--checkpoint-every is not there yet: the weights are saved once, at the end");
+// A word that a shell reads back as it is.
+std::string ShellWord(const std::string& text) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./+=,:@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
 
+// Where a run stands that was stopped, and how to go on.
+std::string Interrupted(const RunRecord& record, const TrainConfig& config, const fs::path& folder) {
+  std::string text =
+      fmt::format("normlab: interrupted after {} of {} steps; ", record.steps_done, config.steps);
+  const CheckpointList list = ListCheckpoints(folder);
+  if (list.complete.empty())
+    return text + fmt::format(
+                      "the record is in \"{}\". There is no checkpoint yet: the same command starts again.\n",
+                      Printable(folder.string()));
+  return text + fmt::format("the latest checkpoint is \"{}\". To go on: normlab train --resume --out {}\n",
+                            Printable(list.complete.back().string()), ShellWord(folder.string()));
+}
+
+[[noreturn]] void FailDiverged(const RunRecord& record, const fs::path& folder) {
+  const CheckpointList list = ListCheckpoints(folder);
+  Fail(
+      "diverged: {}; the record is in \"{}\"{}; a smaller learning_rate, a longer warmup_fraction or a norm "
+      "may help",
+      record.divergence ? record.divergence->ToString() : "unknown", folder.string(),
+      list.complete.empty()
+          ? ""
+          : fmt::format(", the last good weights in \"{}\" (--init-weights starts from them)",
+                        (list.complete.back() / "model.safetensors").string()));
+}
+
+// What a run that has ended has to say.
+int Outcome(const TrainArguments& arguments, const RunRecord& record) {
+  const fs::path folder = arguments.run.out;
+  if (arguments.run.json) Print(DumpJson(ToJson(record), 2) + "\n");
+  if (record.status == RunStatus::kDiverged) FailDiverged(record, folder);
+  if (!arguments.run.json) Print(Summary(record, folder));
+  return kExitGood;
+}
+
+std::vector<Assignment> TrainAssignments(const TrainArguments& arguments) {
   std::vector<Assignment> assignments = Assignments(arguments.run);
-  if (arguments.norm) {
-    for (const Assignment& assignment : assignments)
-      if (assignment.key == "norm_type")
-        throw UsageError("norm_type is set twice, by --set and by --norm; set it once");
-    assignments.push_back({"norm_type", "--norm", "norm_type=" + *arguments.norm});
+  if (!arguments.norm) return assignments;
+  for (const Assignment& assignment : assignments)
+    if (assignment.key == "norm_type")
+      throw UsageError("norm_type is set twice, by --set and by --norm; set it once");
+  assignments.push_back({"norm_type", "--norm", "norm_type=" + *arguments.norm});
+  return assignments;
+}
+
+int Train(const TrainArguments& arguments, const Environment& environment) {
+  const std::vector<Assignment> assignments = TrainAssignments(arguments);
+  const fs::path folder = arguments.run.out;
+  if (arguments.resuming && arguments.initial_weights)
+    throw UsageError(
+        "--resume goes on with the weights of the run, --init-weights starts a new one; give one of them");
+  RunOptions options{.folder = folder, .checkpoints = MakeCheckpointPolicy(arguments.checkpoints)};
+
+  std::optional<Resumption> resumed;
+  const auto find = [&](const std::function<void(const std::string&)>& note) {
+    if (arguments.resuming) resumed = FindResumption(folder, arguments.checkpoint, note);
+  };
+  find({});
+  if (resumed &&
+      (resumed->record.status == RunStatus::kDone || resumed->record.status == RunStatus::kDiverged)) {
+    PrintNote(fmt::format("the run in \"{}\" has ended ({}): there is nothing to resume", folder.string(),
+                          Name(resumed->record.status)));
+    return Outcome(arguments, resumed->record);
   }
-  const TrainConfig config = MakeConfig(arguments.run, assignments);
+  if (arguments.run.data.empty() && !resumed)
+    throw UsageError("--data is required; see `normlab train --help`");
+
+  const TrainConfig config =
+      resumed ? ResumedConfig(arguments.run, assignments, arguments.from_preset, resumed->record)
+              : MakeConfig(arguments.run, assignments);
   config.Validate();
-  const int threads = Threads(arguments.run);
-  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = threads});
+  options.threads = Threads(arguments.run);
+  const std::unique_ptr<Device> device = MakeCpuDevice({.threads = options.threads});
   const Machine machine = DescribeMachine(*device);
-  const std::shared_ptr<const TokenSource> tokens = ReadData(arguments.run);
+  const std::shared_ptr<const TokenSource> tokens =
+      resumed ? ResumedData(arguments.run, resumed->record) : ReadData(arguments.run);
   CheckRun(config, *tokens, *device);
 
-  const fs::path folder = arguments.run.out;
-  RequireFree(folder);
+  if (!resumed) RequireFree(folder);
   CreateDirectories(folder);
   const FolderLock lock(folder);
-  RequireFree(folder);  // again: another start may have ended in between
-  if (ReadRunRecord(folder))
+  find(PrintNote);  // again: another start may have ended in between
+  if (!resumed) RequireFree(folder);
+  if (resumed) options.resume_from = resumed->checkpoint;
+  if (resumed && !resumed->checkpoint) options.initial_weights = ResumedWeights(resumed->record);
+  if (arguments.initial_weights) options.initial_weights = *arguments.initial_weights;
+  if (!options.resume_from && (arguments.resuming || ReadRunRecord(folder)))
     PrintNote(
-        fmt::format("\"{}\" holds a run that did not finish: it starts again from step 1", folder.string()));
+        fmt::format("\"{}\" holds a run that did not reach its first checkpoint: it starts again from step 1",
+                    folder.string()));
   const InterruptGuard interrupt;
   if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
 
@@ -171,33 +260,28 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   Progress progress(environment.progress);
   progress.Update("preparing");
   LossWatch watch;
-  const RunRecord record = RunTraining(
-      config, tokens,
-      {.folder = folder,
-       .threads = threads,
-       .on_progress = [&](const RunProgress& now) { watch.See(now), progress.Update(ProgressLine(now)); },
-       .on_start = [&](const Trainer& trainer) { progress.Finish(), say(Banner(trainer, machine)); },
-       .stop = interrupt.stop()});
+  options.on_progress = [&](const RunProgress& now) { watch.See(now), progress.Update(ProgressLine(now)); };
+  options.on_start = [&](const Trainer& trainer) {
+    progress.Finish();
+    say(Banner(trainer, machine));
+    if (options.resume_from)
+      say(Line("resumed", fmt::format("after {} of {} steps, from {}", trainer.next_step(), config.steps,
+                                      Printable(options.resume_from->string()))));
+  };
+  options.on_note = [&](const std::string& note) { progress.Message("normlab: note: " + note); };
+  options.stop = interrupt.stop();
+  const RunRecord record = RunTraining(config, tokens, options);
   progress.Finish();
 
-  if (arguments.run.json) Print(DumpJson(ToJson(record), 2) + "\n");
-  switch (record.status) {
-    case RunStatus::kDone:
-      say(Summary(record, folder));
-      if (const auto advice = watch.Advice(record)) PrintNote(*advice);
-      return kExitGood;
-    case RunStatus::kInterrupted:
-      environment.progress.write(
-          fmt::format("normlab: interrupted after {} of {} steps; the record is in \"{}\". The same command "
-                      "starts again.\n",
-                      record.steps_done, config.steps, folder.string()));
-      return kExitInterrupted;
-    default:
-      Fail(
-          "diverged: {}; the record is in \"{}\"; a smaller learning_rate, a longer warmup_fraction or a "
-          "norm may help",
-          record.divergence ? record.divergence->ToString() : "unknown", folder.string());
+  if (record.status == RunStatus::kInterrupted) {
+    if (arguments.run.json) Print(DumpJson(ToJson(record), 2) + "\n");
+    environment.progress.write(Interrupted(record, config, folder));
+    return kExitInterrupted;
   }
+  const int code = Outcome(arguments, record);
+  if (arguments.run.json) environment.progress.write(Summary(record, folder));
+  if (const auto advice = watch.Advice(record)) PrintNote(*advice);
+  return code;
 }
 
 }  // namespace
@@ -210,13 +294,28 @@ Command AddTrain(CLI::App& program) {
       ->group("What is trained");
   AddRunOptions(*parser, arguments->run, "the folder of the run",
                 "prints run.json at the end, and nothing else");
-  parser->add_flag("--resume", arguments->resume, "not there yet")->group("How it is run");
-  parser->add_option("--checkpoint-every", arguments->checkpoint_every, "not there yet")
-      ->type_name("N")
-      ->group("How it is run");
+  parser->get_option("--data")->required(false);  // a resumed run knows it
+  CLI::Option* resume =
+      parser
+          ->add_option("--resume", arguments->checkpoint,
+                       "goes on with the run in --out, from its latest checkpoint or the one named")
+          ->expected(0, 1)
+          ->type_name("[CHECKPOINT]")
+          ->group("How it is run");
+  AddCheckpointOptions(*parser, arguments->checkpoints);
+  parser
+      ->add_option("--init-weights", arguments->initial_weights,
+                   "starts from the weights of a safetensors file, with a fresh optimizer")
+      ->type_name("FILE")
+      ->group("What is trained");
   parser->footer(kFooter);
   return {.parser = parser,
-          .run = [arguments](const Environment& environment) { return Train(*arguments, environment); },
+          .run =
+              [arguments, parser, resume](const Environment& environment) {
+                arguments->resuming = resume->count() > 0;
+                arguments->from_preset = parser->count("--preset") + parser->count("--config") > 0;
+                return Train(*arguments, environment);
+              },
           .trains = true};
 }
 

@@ -102,6 +102,15 @@ std::filesystem::path FolderOf(const std::filesystem::path& path) {
   return folder.empty() ? "." : folder;
 }
 
+// Makes what was created or renamed in `folder` durable; messages name `path`.
+void SyncFolder(const std::filesystem::path& folder, const internal::FileCalls& calls,
+                const std::filesystem::path& path) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return;  // a folder that may be written but not read: the file itself is safe
+  // Some file systems cannot sync a folder and say EINVAL; they have nothing to sync.
+  if (calls.fsync(opened.get()) != 0 && errno != EINVAL && errno != ENOTSUP) FailOn("write", path, errno);
+}
+
 std::string TemporaryName() {
   std::random_device random;
   return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, random(), random());
@@ -171,7 +180,9 @@ std::vector<std::string> RemoveTemporaries(const std::filesystem::path& folder) 
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     std::error_code failure;
-    if (IsTemporary(entry.path()) && std::filesystem::remove(entry.path(), failure)) removed.push_back(name);
+    if (!IsTemporary(entry.path())) continue;
+    std::filesystem::remove_all(entry.path(), failure);
+    if (!failure) removed.push_back(name);
   }
   if (error) FailOn("list the folder", folder, error.value());
   std::sort(removed.begin(), removed.end());
@@ -221,12 +232,45 @@ void AtomicFile::Commit() {
   if (calls_.close(closing) != 0 && errno != EINTR) FailOn("write", path_, errno);
   if (calls_.rename(temporary_.c_str(), path_.c_str()) != 0) FailOn("write", path_, errno);
   temporary_.clear();
+  SyncFolder(FolderOf(path_), calls_, path_);
+}
 
-  const std::filesystem::path folder = FolderOf(path_);
-  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0) return;  // a folder that may be written but not read: the file itself is safe
-  // Some file systems cannot sync a folder and say EINVAL; they have nothing to sync.
-  if (calls_.fsync(opened.get()) != 0 && errno != EINVAL && errno != ENOTSUP) FailOn("write", path_, errno);
+AtomicFolder::AtomicFolder(const std::filesystem::path& path, internal::FileCalls calls)
+    : path_(path), calls_(calls) {
+  temporary_ = FolderOf(path_) / TemporaryName();
+  if (::mkdir(temporary_.c_str(), 0777) != 0) {
+    const int error = errno;
+    temporary_.clear();
+    FailOn("write", path_, error);
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::Commit() {
+  NL_CHECK(!temporary_.empty());
+  SyncFolder(temporary_, calls_, path_);
+  RemoveFolder(path_);  // rename(2) would refuse a folder that is not empty
+  if (calls_.rename(temporary_.c_str(), path_.c_str()) != 0) FailOn("write", path_, errno);
+  temporary_.clear();
+  SyncFolder(FolderOf(path_), calls_, path_);
+}
+
+void RemoveFolder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored))
+    Fail("cannot remove the folder \"{}\": it is a file", path.string());
+  const std::filesystem::path temporary = FolderOf(path) / TemporaryName();
+  if (std::rename(path.c_str(), temporary.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    FailOn("remove", path, errno);
+  }
+  std::error_code error;
+  std::filesystem::remove_all(temporary, error);
+  if (error) FailOn("remove", path, error.value());
 }
 
 LineFile::LineFile(const std::filesystem::path& path, internal::FileCalls calls)

@@ -38,7 +38,15 @@ void CreateDirectories(const std::filesystem::path& path);
 // The fingerprint (base/hash.h) of a file's bytes, read in pieces.
 std::string FileHash(const std::filesystem::path& path);
 
-// Whether a path has the name of a temporary of AtomicFile: what a killed writer leaves, and nobody's data.
+// What a file must be to be the one that was written.
+struct FileStamp {
+  uint64_t bytes = 0;
+  std::string hash;
+  bool operator==(const FileStamp&) const = default;
+};
+
+// Whether a path has the name of a temporary of AtomicFile or AtomicFolder: what a killed writer leaves, and
+// nobody's data.
 bool IsTemporary(const std::filesystem::path& path);
 
 // Removes the temporaries that killed writers left in `folder` and returns their names. Only for the owner of
@@ -62,6 +70,27 @@ class AtomicFile {
   internal::FileCalls calls_;
   int descriptor_ = -1;
 };
+
+// A folder that appears whole or not at all: its files are written (each durably) into temporary(), a folder
+// beside `path`, which Commit gives its name. Without Commit the temporary goes with all that is in it.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(const std::filesystem::path& path, internal::FileCalls calls = {});
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const std::filesystem::path& temporary() const { return temporary_; }
+  void Commit();  // syncs, renames, syncs the folder above; replaces a folder that stands there
+
+ private:
+  std::filesystem::path path_, temporary_;
+  internal::FileCalls calls_;
+};
+
+// Removes a folder with all that is in it, so that whoever is killed meanwhile leaves it whole or gone (its
+// rest is a temporary). Nothing where there is none.
+void RemoveFolder(const std::filesystem::path& path);
 
 // Appends lines to a file, each with one system call, so that a line that Append returned from is in the file
 // even if the process dies. Opening cuts an unfinished last line, which a killed writer may have left; a

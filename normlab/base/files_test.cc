@@ -187,6 +187,7 @@ TEST(AtomicFile, ReportsTheSizeLimitOfTheProcess) {
   EXPECT_EQ(FilesIn(folder.path()), 1u);
 }
 
+// C-08
 TEST(AtomicFile, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   const TempFolder folder;
   const std::string versions[] = {Bytes(200000, 'a'), Bytes(300000, 'b')};
@@ -227,11 +228,59 @@ TEST(AtomicFile, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   EXPECT_EQ(FilesIn(folder.path()), 1u);
 }
 
+// Fills a folder with one file and commits it.
+void WriteFolder(const std::filesystem::path& path, const std::string& text, internal::FileCalls calls = {}) {
+  AtomicFolder folder(path, calls);
+  WriteFileAtomic(folder.temporary() / "file", text);
+  folder.Commit();
+}
+
+TEST(AtomicFolder, AppearsWholeAndReplacesTheOldOne) {
+  const TempFolder folder;
+  {
+    AtomicFolder fresh(folder / "a");
+    WriteFileAtomic(fresh.temporary() / "file", "new");
+    EXPECT_TRUE(IsTemporary(fresh.temporary()));
+    EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+    fresh.Commit();
+  }
+  EXPECT_EQ(ReadFile(folder / "a/file"), "new");
+  WriteFolder(folder / "a", "newer");
+  EXPECT_EQ(ReadFile(folder / "a/file"), "newer");
+  EXPECT_EQ(FilesIn(folder.path()), 1u);
+}
+
+// C-08
+TEST(AtomicFolder, AFailureLeavesNothingBehind) {
+  const TempFolder folder;
+  { AtomicFolder(folder / "a"); }
+  for (const internal::FileCalls& calls :
+       {internal::FileCalls{.fsync = [](int) { return errno = EIO, -1; }},
+        internal::FileCalls{.rename = [](const char*, const char*) { return errno = ENOSPC, -1; }}}) {
+    EXPECT_SAYS(ErrorOf([&] { WriteFolder(folder / "a", "new", calls); }), {"a\""});
+    EXPECT_EQ(FilesIn(folder.path()), 0u);
+  }
+  EXPECT_SAYS(ErrorOf([&] { WriteFolder(folder / "absent/a", "new"); }), {"absent/a\"", "No such file"});
+}
+
+TEST(RemoveFolder, RemovesItWholeAndTakesNoneForDone) {
+  const TempFolder folder;
+  WriteFolder(folder / "a", "text");
+  RemoveFolder(folder / "a");
+  RemoveFolder(folder / "a");
+  EXPECT_EQ(FilesIn(folder.path()), 0u);
+  folder.Write("file", "mine");
+  EXPECT_SAYS(ErrorOf([&] { RemoveFolder(folder / "file"); }), {"file\"", "it is a file"});
+  EXPECT_EQ(ReadFile(folder / "file"), "mine");
+}
+
 TEST(RemoveTemporaries, LeavesOtherFilesAlone) {
   const TempFolder folder;
   folder.Write("keep", "x");
   folder.Write(".normlab-tmp-0123", "x");
-  EXPECT_EQ(RemoveTemporaries(folder.path()), std::vector<std::string>{".normlab-tmp-0123"});
+  std::filesystem::create_directories(folder / ".normlab-tmp-4567/below");  // of an AtomicFolder
+  EXPECT_EQ(RemoveTemporaries(folder.path()),
+            (std::vector<std::string>{".normlab-tmp-0123", ".normlab-tmp-4567"}));
   EXPECT_EQ(ReadFile(folder / "keep"), "x");
   EXPECT_THROW(RemoveTemporaries(folder / "absent"), Error);
 }

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "normlab/base/bfloat16.h"
-#include "normlab/base/files.h"
+#include "normlab/base/hash.h"
 #include "normlab/base/json.h"
 #include "normlab/base/nearest.h"
 
@@ -350,7 +350,7 @@ const SafetensorsReader::Entry& SafetensorsReader::Find(std::string_view name) c
   return FindTensor(entries_, name, fmt::format(" in \"{}\"", path_.string()));
 }
 
-void SafetensorsReader::Read(std::string_view name, std::span<std::byte> out) const {
+const SafetensorsReader::Entry& SafetensorsReader::FindSupported(std::string_view name) const {
   const Entry& entry = Find(name);
   if (!entry.dtype)
     throw UnsupportedFileError(
@@ -358,8 +358,19 @@ void SafetensorsReader::Read(std::string_view name, std::span<std::byte> out) co
                     "(normlab reads F64, "
                     "F32, F16, BF16, I32)",
                     path_.string(), name, entry.dtype_name));
+  return entry;
+}
+
+void SafetensorsReader::Read(std::string_view name, std::span<std::byte> out) const {
+  const Entry& entry = FindSupported(name);
   NL_CHECK_EQ(out.size(), entry.end - entry.begin);
   ReadAt(descriptor_, data_start_ + entry.begin, out, path_);
+}
+
+void SafetensorsReader::ReadPart(std::string_view name, uint64_t first, std::span<std::byte> out) const {
+  const Entry& entry = FindSupported(name);
+  NL_CHECK_LE(first + out.size(), entry.end - entry.begin);
+  ReadAt(descriptor_, data_start_ + entry.begin + first, out, path_);
 }
 
 TensorData SafetensorsReader::Read(std::string_view name) const {
@@ -378,8 +389,8 @@ SafetensorsFile ReadSafetensors(const std::filesystem::path& path) {
   return file;
 }
 
-void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
-                      const SafetensorsMetadata& metadata) {
+FileStamp WriteSafetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                           const SafetensorsMetadata& metadata) {
   std::vector<const TensorToWrite*> order;
   std::set<std::string_view> names;
   for (const TensorToWrite& tensor : tensors) {
@@ -390,7 +401,7 @@ void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorT
     for (const int64_t extent : tensor.shape) NL_CHECK(extent >= 0);
     const std::optional<uint64_t> count = Count(tensor.shape);
     NL_CHECK(count.has_value());
-    NL_CHECK_EQ(tensor.bytes.size(), *count * SizeOf(tensor.dtype));
+    if (!tensor.produce) NL_CHECK_EQ(tensor.bytes.size(), *count * SizeOf(tensor.dtype));
     order.push_back(&tensor);
   }
   // Larger elements first: then every tensor starts at a multiple of its element size.
@@ -408,10 +419,11 @@ void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorT
   }
   uint64_t offset = 0;
   for (const TensorToWrite* tensor : order) {
+    const uint64_t bytes = *Count(tensor->shape) * SizeOf(tensor->dtype);
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                           header.size() > 1 ? "," : "", text(tensor->name), FileTypeName(tensor->dtype),
-                          fmt::join(tensor->shape, ","), offset, offset + tensor->bytes.size());
-    offset += tensor->bytes.size();
+                          fmt::join(tensor->shape, ","), offset, offset + bytes);
+    offset += bytes;
   }
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');
@@ -420,19 +432,31 @@ void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorT
          path.string(), header.size(), kHeaderLimit);
 
   AtomicFile file(path);
+  Hasher hasher;
+  uint64_t written = 0;
+  const TensorToWrite::Sink write = [&](std::span<const std::byte> bytes) {
+    const std::string_view piece(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    file.Write(piece);
+    hasher.Update(piece);
+    written += piece.size();
+  };
   const uint64_t header_bytes = header.size();
-  file.Write({reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes)});
-  file.Write(header);
-  for (const TensorToWrite* tensor : order)
-    file.Write({reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size()});
+  write(std::as_bytes(std::span(&header_bytes, 1)));
+  write(std::as_bytes(std::span(header)));
+  for (const TensorToWrite* tensor : order) {
+    const uint64_t end = written + *Count(tensor->shape) * SizeOf(tensor->dtype);
+    tensor->produce ? tensor->produce(write) : write(tensor->bytes);
+    NL_CHECK_EQ(written, end);
+  }
   file.Commit();
+  return {.bytes = written, .hash = hasher.Hex()};
 }
 
-void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+FileStamp WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, tensor] : file.tensors)
     tensors.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
-  WriteSafetensors(path, tensors, file.metadata);
+  return WriteSafetensors(path, tensors, file.metadata);
 }
 
 }  // namespace normlab

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 
 #include "normlab/base/dtype.h"
 #include "normlab/base/error.h"
+#include "normlab/base/files.h"
 
 namespace normlab {
 
@@ -76,8 +78,12 @@ class SafetensorsReader {
   // `out` has exactly the tensor's bytes. Throws UnsupportedFileError for a type that is not supported.
   void Read(std::string_view name, std::span<std::byte> out) const;
   TensorData Read(std::string_view name) const;
+  // The tensor's bytes from `first` on, as many as fit into `out`; they must exist.
+  void ReadPart(std::string_view name, uint64_t first, std::span<std::byte> out) const;
 
  private:
+  const Entry& FindSupported(std::string_view name) const;
+
   std::filesystem::path path_;
   int descriptor_ = -1;
   uint64_t data_start_ = 0;
@@ -87,19 +93,23 @@ class SafetensorsReader {
 
 SafetensorsFile ReadSafetensors(const std::filesystem::path& path);
 
-// A tensor to write; the memory stays the caller's.
+// A tensor to write: `bytes`, whose memory stays the caller's, or, where it lies elsewhere, what `produce`
+// hands to its argument piece by piece when the tensor's turn comes.
 struct TensorToWrite {
+  using Sink = std::function<void(std::span<const std::byte>)>;
+
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
+  std::function<void(const Sink&)> produce;
 };
 
 // Writes atomically (base/files.h), straight from the given memory. The order in the file is by element size,
-// largest first, then as given; equal input gives equal bytes. Throws Error for a name given twice or empty,
-// or "__metadata__".
-void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
-                      const SafetensorsMetadata& metadata = {});
-void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file);
+// largest first, then as given; equal input gives equal bytes. Returns what was written. Throws Error for a
+// name given twice or empty, or "__metadata__".
+FileStamp WriteSafetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                           const SafetensorsMetadata& metadata = {});
+FileStamp WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file);
 
 }  // namespace normlab

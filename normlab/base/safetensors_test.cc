@@ -156,6 +156,7 @@ RC_GTEST_PROP(Safetensors, ADamagedFileIsAnErrorOrReadableButNeverACrash, ()) {
   }
 }
 
+// C-01
 TEST(Safetensors, HeaderLengthsThatLieAreRefusedAtOnceWithoutMemory) {
   const TempFolder folder;
   const std::string rest = std::string("{}") + std::string(100, ' ');
@@ -193,6 +194,7 @@ TEST(Safetensors, AHeaderBeyondTheLimitIsRefusedEvenIfTheFileIsThatLong) {
   EXPECT_SAYS(ErrorOf<BrokenFileError>([&] { SafetensorsReader reader(path); }), {"limit of 100000000"});
 }
 
+// C-02
 TEST(Safetensors, OffsetsMustBeTwoWholeNumbersInsideTheData) {
   for (const char* offsets :
        {R"("data_offsets":[8,4])", R"("data_offsets":[-4,0])", R"("data_offsets":[0,4,8])",
@@ -215,6 +217,7 @@ TEST(Safetensors, ShapesMustBeWholeNumbersThatFitTheData) {
         << shape;
 }
 
+// C-02
 TEST(Safetensors, HeadersThatAreNoTableOfTensorsAreRefused) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "{\"a\":";
@@ -228,6 +231,8 @@ TEST(Safetensors, HeadersThatAreNoTableOfTensorsAreRefused) {
     EXPECT_SAYS(ReadError(FileText(header, "")), {"broken safetensors file"}) << header.substr(0, 50);
 }
 
+// C-05: bytes that belong to no tensor, trailing ones too. There is one reader, so one verdict in all
+// commands.
 TEST(Safetensors, TensorsMustCoverTheDataExactly) {
   const auto error = [](const std::string& tensors, size_t data) {
     return ReadError(FileText(std::string("{") + tensors + "}", std::string(data, 'x')));
@@ -253,6 +258,7 @@ TEST(Safetensors, TensorsMustCoverTheDataExactly) {
                std::string(8, 'x')))));
 }
 
+// C-12
 TEST(Safetensors, ATypeOfNoUseIsUnsupportedNotBroken) {
   const TempFolder folder;
   const std::pair<const char*, int> types[] = {
@@ -278,6 +284,7 @@ TEST(Safetensors, AByteSwappedFileIsBroken) {
   EXPECT_SAYS(ReadError(std::string("\0\0\0\0\0\0\0\x2{}", 10)), {"144115188075855872"});
 }
 
+// C-13
 TEST(Safetensors, AnyStartOfTheDataGivesTheSameValues) {
   const TempFolder folder;
   const std::vector<double> values = {1.5, -0.0, 1e300, 3};
@@ -367,6 +374,10 @@ TEST(SafetensorsReader, ReadsStraightIntoTheCallersMemory) {
   reader.Read("w", std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(out[1], 5);
   EXPECT_THROW(reader.Read("w", std::as_writable_bytes(std::span(out, 1))), std::logic_error);
+  reader.ReadPart("w", 8, std::as_writable_bytes(std::span(out, 1)));
+  EXPECT_EQ(out[0], 5);
+  EXPECT_THROW(reader.ReadPart("w", 9, std::as_writable_bytes(std::span(out, 1))), std::logic_error);
+  EXPECT_THROW(reader.ReadPart("w", 8, std::as_writable_bytes(std::span(out))), std::logic_error);
   EXPECT_SAYS(ErrorOf([&] { reader.Read("v"); }), {"no tensor \"v\"", (folder / "f").string()});
 }
 
@@ -384,6 +395,29 @@ TEST(SafetensorsReader, NamesAMissingFileAndAFolder) {
   const TempFolder folder;
   EXPECT_SAYS(ErrorOf([&] { ReadSafetensors(folder / "absent"); }), {"absent", "check the path"});
   EXPECT_SAYS(ErrorOf([&] { ReadSafetensors(folder.path()); }), {"is a folder"});
+}
+
+TEST(WriteSafetensors, ProducedPiecesGiveTheSameFileAndItsStamp) {
+  const TempFolder folder;
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const auto bytes = std::as_bytes(std::span(values));
+  const TensorToWrite whole[] = {{"w", DType::kF32, {2, 3}, bytes}};
+  const TensorToWrite pieces[] = {
+      {.name = "w", .dtype = DType::kF32, .shape = {2, 3}, .produce = [&](auto& write) {
+         write(bytes.first(4));
+         write(bytes.subspan(4));
+       }}};
+  const TensorToWrite short_of_one[] = {
+      {.name = "w", .dtype = DType::kF32, .shape = {2, 3}, .produce = [&](auto& write) {
+         write(bytes.first(20));
+       }}};
+  const FileStamp stamp = WriteSafetensors(folder / "whole", whole, {{"key", "value"}});
+  EXPECT_EQ(WriteSafetensors(folder / "pieces", pieces, {{"key", "value"}}), stamp);
+  EXPECT_EQ(ReadFile(folder / "pieces"), ReadFile(folder / "whole"));
+  EXPECT_EQ(stamp.bytes, std::filesystem::file_size(folder / "whole"));
+  EXPECT_EQ(stamp.hash, FileHash(folder / "whole"));
+  EXPECT_THROW(WriteSafetensors(folder / "short", short_of_one), std::logic_error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "short"));
 }
 
 TEST(WriteSafetensors, RefusesNamesThatCannotBe) {

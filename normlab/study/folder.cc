@@ -12,6 +12,7 @@
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/hash.h"
+#include "normlab/train/checkpoint.h"
 
 namespace normlab {
 namespace {
@@ -107,6 +108,9 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
     const fs::path run =
         folder / CellFolder(plan.variants[place.variant].variant.name, plan.seeds[place.seed]);
     if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
+    if (!IsFinished(cell.status))
+      if (const auto checkpoint = LatestCheckpoint(run))
+        cell.resumable = ReadCheckpointState(*checkpoint).record;
     cells.push_back(std::move(cell));
   }
   return cells;
@@ -120,8 +124,8 @@ std::string MajorMinor(std::string_view build) {
 
 void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* machine,
                        std::string_view folder) {
-  if (!IsFinished(cell.status)) return;
-  const RunRecord& record = *cell.record;
+  if (!IsFinished(cell.status) && !cell.resumable) return;
+  const RunRecord& record = IsFinished(cell.status) ? *cell.record : *cell.resumable;
   const PlannedVariant& planned = plan.variants[cell.variant];
   const uint64_t seed = plan.seeds[cell.seed];
   const std::string what = fmt::format("{}, seed {}", planned.variant.name, seed);

@@ -32,8 +32,9 @@ inline bool IsFinished(CellStatus status) {
 struct Cell {
   size_t variant = 0, seed = 0;  // indices into the plan
   CellStatus status = CellStatus::kMissing;
-  std::optional<RunRecord> record;  // of a finished cell, or of an attempt
-  std::string reason;               // of one that is not done: "diverged: loss became nan at step 12"
+  std::optional<RunRecord> record;     // of a finished cell, or of an attempt
+  std::optional<RunRecord> resumable;  // of one that is not finished: what its latest checkpoint says
+  std::string reason;                  // of one that is not done: "diverged: loss became nan at step 12"
 };
 
 // Sets status and reason from a record.
@@ -43,10 +44,10 @@ void TakeRecord(Cell& cell, RunRecord record);
 // cannot be read.
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
 
-// Throws Error where a finished cell was not made with the plan's configuration and data. With `machine`, its
-// build (major.minor), instruction set, device, resolved norm must be those of cells that are still to run;
-// the number of threads and the processor may differ (no bit of a loss depends on the former; times are then
-// not compared).
+// Throws Error where a cell that is finished, or would go on from a checkpoint, was not made with the plan's
+// configuration and data. With `machine`, its build (major.minor), instruction set, device, resolved norm
+// must be those of cells that are still to run; the number of threads and the processor may differ (no bit of
+// a loss depends on the former; times are then not compared).
 void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* machine,
                        std::string_view folder);
 

@@ -58,22 +58,6 @@ size_t StudyPlan::Baseline() const {
   Fail("the baseline \"{}\" is none of the study's variants", baseline);
 }
 
-std::string KeyDifference::ToString() const {
-  return fmt::format("{} = {} there, {} = {} asked for", key, DumpJson(recorded), key, DumpJson(asked));
-}
-
-std::vector<KeyDifference> Differences(const Json& recorded, const Json& asked) {
-  std::vector<KeyDifference> differences;
-  for (const auto& [key, value] : asked.items()) {
-    const auto it = recorded.find(key);
-    const Json there = it == recorded.end() ? Json() : *it;
-    if (there != value) differences.push_back({key, there, value});
-  }
-  for (const auto& [key, value] : recorded.items())
-    if (!asked.contains(key)) differences.push_back({key, value, Json()});
-  return differences;
-}
-
 StudyPlan MakePlan(const StudyRequest& request) {
   NL_CHECK_EQ(request.grid.variants.size(), request.norm_implementations.size());
   StudyPlan plan{.varied_keys = request.grid.varied_keys,

@@ -72,13 +72,4 @@ StudyPlan MakePlan(const StudyRequest& request);
 StudyPlan ExtendPlan(const StudyPlan& recorded, const StudyRequest& request, bool seen,
                      std::string_view folder);
 
-// The key in which two configurations (ToJson of TrainConfig) differ, with both values; nothing where they
-// are equal.
-struct KeyDifference {
-  std::string key;
-  Json recorded, asked;
-  std::string ToString() const;  // "steps = 60 there, steps = 80 asked for"
-};
-std::vector<KeyDifference> Differences(const Json& recorded, const Json& asked);
-
 }  // namespace normlab

@@ -99,7 +99,7 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
     };
     report({.steps = plan_.variants[cell.variant].variant.config.steps});
     RunCell(cell, runner, report, stop);
-    if (IsFinished(cell.status)) remaining.Add(cell.variant, now() - start);
+    if (IsFinished(cell.status) && !cell.resumable) remaining.Add(cell.variant, now() - start);
     if (callbacks.on_cell_end) callbacks.on_cell_end(cell, plan_);
     try {
       WriteResults();
@@ -124,7 +124,9 @@ void Study::RunCell(Cell& cell, const CellRunner& runner,
   try {
     CreateDirectories(run.folder);
     RemoveTemporaries(run.folder);
-    for (const char* file : kRunFiles) fs::remove(run.folder / file);  // of an attempt that did not finish
+    // Of an attempt that did not finish, only what it can go on with stays.
+    if (!cell.resumable)
+      for (const char* file : kRunFiles) fs::remove(run.folder / file);
     TakeRecord(cell, runner(run));
   } catch (const std::bad_alloc&) {
     cell.status = CellStatus::kFailed;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "normlab/study/fake_study.h"
+#include "normlab/train/checkpoint.h"
 
 namespace normlab {
 namespace {
@@ -128,6 +129,63 @@ TEST_F(RunnerTest, WhatAnUnfinishedAttemptLeftIsCleared) {
   EXPECT_TRUE(fs::exists(cell / "metrics.jsonl"));
   cells_.before = [&](const CellRun& run) { EXPECT_FALSE(fs::exists(run.folder / "metrics.jsonl")); };
   EXPECT_TRUE(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.complete());
+}
+
+// Leaves what a cell leaves that is cut off behind its first checkpoint.
+void CutOff(const CellRun& run) {
+  RunRecord record = FakeRecord(run.config, 3);
+  record.status = RunStatus::kRunning;
+  Leave(run, record);
+  WriteFileAtomic(run.folder / "metrics.jsonl", "{}\n");
+  const fs::path checkpoint = CheckpointsOf(run.folder) / CheckpointName({.step = 5});
+  CreateDirectories(checkpoint);
+  WriteCheckpointState(checkpoint, {.position = {.step = 5}, .record = record});
+}
+
+TEST_F(RunnerTest, WhatACutOffCellGoesOnWithStays) {
+  const fs::path cell = Out() / CellFolder("layernorm", 1);
+  cells_.before = [&](const CellRun& run) {
+    if (run.folder != cell) return;
+    CutOff(run);
+    throw Error("cut off");
+  };
+  EXPECT_EQ(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.failed, 1u);
+  int seen = 0;
+  cells_.before = [&](const CellRun& run) {
+    seen += fs::exists(run.folder / "metrics.jsonl") && LatestCheckpoint(run.folder).has_value();
+  };
+  EXPECT_TRUE(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.complete());
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(RunnerTest, ACutOffCellOfAnotherStudyIsRefusedAndNothingIsWritten) {
+  cells_.before = [&](const CellRun& run) {
+    if (run.config.model.norm_type == "layernorm") CutOff(run);
+    throw Error("cut off");
+  };
+  Start(FakeRequest("layernorm,rmsnorm", {1}));  // nothing is finished
+  const std::string before = ReadFile(Out() / "study.json");
+  StudyRequest request = FakeRequest("layernorm,rmsnorm", {1});
+  for (Variant& variant : request.grid.variants) variant.config.steps = 20;
+  ExpectContains(Refusal(request), {"layernorm, seed 1", "steps = 10", "20", "--out", "delete"});
+  request = FakeRequest("layernorm,rmsnorm", {1});
+  request.machine.isa = "avx512";
+  ExpectContains(Refusal(request), {"instruction set avx2", "avx512"});
+  EXPECT_EQ(ReadFile(Out() / "study.json"), before);
+}
+
+TEST_F(RunnerTest, ADamagedCheckpointOfACellIsNamed) {
+  cells_.before = [&](const CellRun& run) {
+    CutOff(run);
+    throw Error("cut off");
+  };
+  Start(FakeRequest("layernorm,rmsnorm", {1}));
+  const fs::path state =
+      CheckpointsOf(Out() / CellFolder("rmsnorm", 1)) / CheckpointName({.step = 5}) / "state.json";
+  std::string text = ReadFile(state);
+  text.replace(text.find("\"step\": 5"), 9, "\"step\": 6");
+  WriteFileAtomic(state, text);
+  ExpectContains(Refusal(FakeRequest("layernorm,rmsnorm", {1})), {"state.json has the checksum", "delete"});
 }
 
 TEST_F(RunnerTest, AStopEndsTheCurrentCellAndKeepsTheFinishedOnes) {

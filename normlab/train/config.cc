@@ -160,6 +160,22 @@ Json ToJsonAsGiven(const TrainConfig& config) {
   return DumpKeys(TrainConfigKeys(), config, /*as_given=*/true);
 }
 
+std::string KeyDifference::ToString() const {
+  return fmt::format("{} = {} there, {} = {} asked for", key, DumpJson(recorded), key, DumpJson(asked));
+}
+
+std::vector<KeyDifference> Differences(const Json& recorded, const Json& asked) {
+  std::vector<KeyDifference> differences;
+  for (const auto& [key, value] : asked.items()) {
+    const auto it = recorded.find(key);
+    const Json there = it == recorded.end() ? Json() : *it;
+    if (there != value) differences.push_back({key, there, value});
+  }
+  for (const auto& [key, value] : recorded.items())
+    if (!asked.contains(key)) differences.push_back({key, value, Json()});
+  return differences;
+}
+
 std::vector<KeyDescription> KeyDescriptions(const TrainConfig& config) {
   std::vector<KeyDescription> descriptions;
   for (const ConfigKey<TrainConfig>& key : TrainConfigKeys())

@@ -74,6 +74,15 @@ void Set(TrainConfig& config, std::string_view key, const Json& value);
 Json ToJson(const TrainConfig& config);         // every key, with the values in use: for the record of a run
 Json ToJsonAsGiven(const TrainConfig& config);  // null where a default follows from other keys
 
+// A key in which two configurations (ToJson of TrainConfig) differ, with both values; nothing where they
+// are equal.
+struct KeyDifference {
+  std::string key;
+  Json recorded, asked;
+  std::string ToString() const;  // "steps = 60 there, steps = 80 asked for"
+};
+std::vector<KeyDifference> Differences(const Json& recorded, const Json& asked);
+
 // For --help and `list`: one entry per key; `preset` says whose values are shown.
 struct KeyDescription {
   std::string name, description, allowed, value;

@@ -10,11 +10,16 @@
 #include <span>
 
 #include "normlab/base/files.h"
-#include "normlab/base/safetensors.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/train/checkpoint.h"
+#include "normlab/train/tensor_file.h"
 
 namespace normlab {
 namespace {
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string UtcNow() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -56,14 +61,32 @@ Json MetricsLine(const StepResult& step) {
           {"tokens_per_s", ToJson(static_cast<double>(step.tokens) / step.time_s)}};
 }
 
+// What metrics.jsonl tells of the steps before a resumption.
+struct PastSteps {
+  std::vector<double> losses, times;
+};
+
+PastSteps ReadMetrics(const std::filesystem::path& path) {
+  PastSteps past;
+  const std::string text = ReadFile(path);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const Json line = ParseJson(std::string_view(text).substr(begin, end - begin), path.string());
+    past.losses.push_back(NumberFromJson(line.at("loss"), "loss"));
+    past.times.push_back(NumberFromJson(line.at("time_s"), "time_s"));
+    begin = end + 1;
+  }
+  return past;
+}
+
 // What a run's speed looks like from its latest steps, for progress and for the time left.
 class Pace {
  public:
-  void Add(const StepResult& step) {
-    smoothed_loss_ = recent_.empty() ? step.loss : 0.9 * smoothed_loss_ + 0.1 * step.loss;
-    recent_.push_back(step.time_s);
+  void Add(double loss, double time_s, int64_t tokens) {
+    smoothed_loss_ = recent_.empty() ? loss : 0.9 * smoothed_loss_ + 0.1 * loss;
+    recent_.push_back(time_s);
     if (recent_.size() > 16) recent_.pop_front();
-    tokens_ = step.tokens;
+    tokens_ = tokens;
   }
   double loss() const { return smoothed_loss_; }
   double step_s() const { return Median({recent_.begin(), recent_.end()}); }
@@ -76,6 +99,9 @@ class Pace {
 };
 
 class Run {
+  static constexpr const char* kMetrics = "metrics.jsonl";
+  static constexpr const char* kModel = "model.safetensors";
+
  public:
   Run(const TrainConfig& config, std::shared_ptr<const TokenSource> tokens, const RunOptions& options)
       : options_(options),
@@ -91,13 +117,20 @@ class Run {
   }
 
   RunRecord Go() {
+    // What may be refused comes before anything is written.
+    if (options_.resume_from) Resume(*options_.resume_from);
+    if (options_.initial_weights) TakeWeights(*options_.initial_weights);
     if (options_.on_start) options_.on_start(trainer_);
-    if (!options_.folder.empty()) CreateDirectories(options_.folder);
-    WriteRecord();
+    StartFolder();
     try {
       Prepare();
       Train();
       if (record_.status == RunStatus::kRunning) Evaluate();
+      if (record_.status == RunStatus::kInterrupted) SaveState();
+      if (record_.status == RunStatus::kDiverged && options_.save_model) SaveState();
+      // Before the record says "done": whoever is killed in between finds a run that goes on, and is done
+      // again.
+      if (record_.status == RunStatus::kDone && options_.save_model) SaveModel();
     } catch (const std::exception& e) {
       // A finished run stays finished where only its weights could not be saved.
       if (record_.status != RunStatus::kDone) record_.status = RunStatus::kFailed;
@@ -108,32 +141,79 @@ class Run {
     }
     TakeMemory();
     WriteRecord();
+    RemoveCheckpoints();
     return record_;
   }
 
  private:
+  void Resume(const std::filesystem::path& checkpoint) {
+    const CheckpointState state = ReadCheckpointState(checkpoint);
+    for (const std::string& note : RequireMatch(checkpoint, state, record_)) Note(note);
+    VerifyCheckpoint(checkpoint, state);
+    past_ = ReadMetrics(checkpoint / "metrics.jsonl");
+    if (static_cast<int64_t>(past_.losses.size()) != state.position.step)
+      Fail("the checkpoint \"{}\" is of step {}, and its {} has {} lines: take another one",
+           checkpoint.string(), state.position.step, kMetrics, past_.losses.size());
+    trainer_.WarmUp();
+    RestoreCheckpoint(checkpoint, state, trainer_);
+    saved_ = state.position;
+    const RunRecord& then = state.record;
+    record_.started_at = then.started_at;
+    record_.initial_weights = then.initial_weights;
+    record_.steps_done = then.steps_done;
+    record_.tokens = then.tokens;
+    record_.time_s = then.time_s;
+    record_.resumed_from = then.resumed_from;
+    record_.resumed_from.push_back(state.position.step);
+    for (size_t i = 0; i < past_.losses.size(); ++i)
+      pace_.Add(past_.losses[i], past_.times[i], trainer_.config().TokensPerStep());
+  }
+
+  void TakeWeights(const std::filesystem::path& path) {
+    const FlatTensors weights[] = {{"", trainer_.model().weights()}};
+    ReadTensorFile(path, *device_, trainer_.model().parameters(), weights, std::nullopt, NonFinite::kRefused);
+    record_.initial_weights = {{"path", path.string()}, {"hash", FileHash(path)}};
+  }
+
+  // Leaves nothing there of an attempt that did not finish but what this run goes on with.
+  void StartFolder() {
+    if (options_.folder.empty()) return;
+    CreateDirectories(options_.folder);
+    RemoveTemporaries(options_.folder);
+    if (options_.resume_from)
+      WriteFileAtomic(options_.folder / kMetrics, ReadFile(*options_.resume_from / kMetrics));
+    else
+      std::filesystem::remove(options_.folder / kMetrics);
+    std::filesystem::remove(options_.folder / kModel);
+    WriteRecord();
+  }
+
   void Prepare() {
     Report(RunProgress::Phase::kPreparing);
     record_.products_bound_s = options_.products_bound_s;
     if (options_.measure_bound && !record_.products_bound_s)
       record_.products_bound_s = trainer_.ProductsBound();
-    trainer_.WarmUp();
+    if (!options_.resume_from) trainer_.WarmUp();
+    saved_at_s_ = Now();
   }
 
   void Train() {
     const TrainConfig& config = trainer_.config();
     std::optional<LineFile> metrics;
-    if (!options_.folder.empty()) {
-      std::filesystem::remove(options_.folder / "metrics.jsonl");
-      metrics.emplace(options_.folder / "metrics.jsonl");
-    }
-    std::vector<double> losses, times;
+    if (!options_.folder.empty()) metrics.emplace(options_.folder / kMetrics);
+    std::vector<double>&losses = past_.losses, &times = past_.times;
     while (trainer_.next_step() < config.steps) {
       if (Stopped()) {
         record_.status = RunStatus::kInterrupted;
         break;
       }
-      const StepResult step = trainer_.Step();
+      const std::optional<StepResult> result =
+          trainer_.StepOrPause([&] { return Stopped() || SaveIsDue(/*after_step=*/false); });
+      if (!result) {
+        if (!Stopped()) SaveState();
+        continue;
+      }
+      const StepResult& step = *result;
       if (metrics) metrics->Append(DumpJson(MetricsLine(step)));
       if (step.divergence) {
         record_.divergence = step.divergence;
@@ -145,8 +225,9 @@ class Run {
       record_.time_s += step.time_s;
       losses.push_back(step.loss);
       times.push_back(step.time_s);
-      pace_.Add(step);
+      pace_.Add(step.loss, step.time_s, step.tokens);
       Report(RunProgress::Phase::kTraining);
+      if (SaveIsDue(/*after_step=*/true)) SaveState();
     }
     if (times.empty()) return;
     record_.tokens_per_s = static_cast<double>(record_.tokens) / record_.time_s;
@@ -177,11 +258,6 @@ class Run {
     }
     record_.test_loss = evaluation.loss;
     record_.status = RunStatus::kDone;
-    if (!options_.save_model || options_.folder.empty()) return;
-    // The result is safe before the weights are written: a full disk must not cost it.
-    TakeMemory();
-    WriteRecord();
-    SaveModel();
   }
 
   // Above 1 the bound was measured while the machine was busier than now, and says nothing.
@@ -192,24 +268,58 @@ class Run {
 
   bool Stopped() const { return options_.stop != nullptr && *options_.stop; }
 
-  void SaveModel() {
-    std::vector<TensorToWrite> tensors;
-    std::vector<std::vector<float>> memory;  // fp32 copies of one tensor each: the views are the device's
-    const ParameterList& parameters = trainer_.model().parameters();
-    memory.reserve(parameters.all().size());
-    for (const Parameter& parameter : parameters.all()) {
-      std::vector<double> values(static_cast<size_t>(parameter.elements()));
-      device_->ReadBack(trainer_.model().Weight(parameter.name), values);
-      memory.emplace_back(values.begin(), values.end());
-      tensors.push_back({.name = parameter.name,
-                         .dtype = DType::kF32,
-                         .shape = parameter.shape,
-                         .bytes = std::as_bytes(std::span(memory.back()))});
+  // Checkpoints are no part of any step's time. After the last step there is nothing more to lose.
+  bool SaveIsDue(bool after_step) const {
+    const CheckpointPolicy& policy = options_.checkpoints;
+    if (options_.folder.empty() || trainer_.next_step() == trainer_.config().steps) return false;
+    if (!policy.every_steps) return Now() - saved_at_s_ >= policy.every_s;
+    return after_step && *policy.every_steps > 0 && trainer_.next_step() % *policy.every_steps == 0;
+  }
+
+  // Where the disk is full or read-only, training goes on: the checkpoints that were there still are.
+  void SaveState() {
+    const TrainPosition& position = trainer_.position();
+    const bool nothing_new = position.step == saved_.step && position.micro_batches == saved_.micro_batches;
+    if (options_.folder.empty() || nothing_new) return;
+    Report(RunProgress::Phase::kSaving);  // gigabytes take their time
+    RunRecord record = record_;           // a run that goes on from here has neither ended nor diverged
+    record.status = RunStatus::kRunning;
+    record.divergence.reset();
+    try {
+      SaveCheckpoint(options_.folder, trainer_, record, options_.checkpoints.keep);
+      saved_ = position;
+    } catch (const Error& error) {
+      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
+    } catch (const std::filesystem::filesystem_error& error) {
+      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
     }
-    WriteSafetensors(options_.folder / "model.safetensors", tensors,
-                     {{"config", DumpJson(record_.config)},
-                      {"tokenizer", trainer_.tokens().info().tokenizer},
-                      {"tokenizer_hash", trainer_.tokens().info().tokenizer_hash}});
+    saved_at_s_ = Now();
+  }
+
+  void RemoveCheckpoints() {
+    const bool done = record_.status == RunStatus::kDone;
+    const bool diverged = record_.status == RunStatus::kDiverged;
+    if (options_.folder.empty() || !(done || (diverged && !options_.save_model))) return;
+    if (options_.checkpoints.keep_after_end) return;
+    try {
+      RemoveFolder(CheckpointsOf(options_.folder));
+    } catch (const Error& error) {
+      Note(error.what());  // the result is safe
+    }
+  }
+
+  void SaveModel() {
+    if (options_.folder.empty()) return;
+    const FlatTensors weights[] = {{"", trainer_.model().weights()}};
+    WriteTensorFile(options_.folder / kModel, *device_, trainer_.model().parameters(), weights, DType::kF32,
+                    NonFinite::kRefused,
+                    {{"config", DumpJson(record_.config)},
+                     {"tokenizer", trainer_.tokens().info().tokenizer},
+                     {"tokenizer_hash", trainer_.tokens().info().tokenizer_hash}});
+  }
+
+  void Note(const std::string& text) const {
+    if (options_.on_note) options_.on_note(text);
   }
 
   void Report(RunProgress::Phase phase) {
@@ -246,8 +356,11 @@ class Run {
   std::unique_ptr<Device> device_;
   Trainer trainer_;
   RunRecord record_;
+  PastSteps past_;  // of all parts of the run
   Pace pace_;
   double phase_share_ = 0;
+  TrainPosition saved_;  // of the last checkpoint; step 0 needs none
+  double saved_at_s_ = 0;
 };
 
 }  // namespace

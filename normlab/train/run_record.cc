@@ -1,8 +1,7 @@
-// RunRecord to JSON and back.
+#include "normlab/train/run_record.h"
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
-#include "normlab/train/run.h"
 
 namespace normlab {
 namespace {
@@ -64,6 +63,8 @@ Json ToJson(const RunRecord& record) {
   json["error"] = record.error.empty() ? Json() : Json(record.error);
   json["divergence"] = record.divergence ? DivergenceToJson(*record.divergence) : Json();
   json["started_at"] = record.started_at;
+  json["resumed_from"] = record.resumed_from;
+  json["initial_weights"] = record.initial_weights;
   json["config"] = record.config;
   json["norm_implementation"] = record.norm_implementation;
   json["data"] = record.data;
@@ -93,6 +94,8 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
     record.status = StatusFromName(json.at("status").get<std::string>());
     record.error = Optional<std::string>(json, "error").value_or("");
     record.started_at = json.value("started_at", "");
+    record.resumed_from = json.value("resumed_from", std::vector<int64_t>());
+    record.initial_weights = json.value("initial_weights", Json());
     record.config = json.at("config");
     record.norm_implementation = json.at("norm_implementation").get<std::string>();
     record.data = json.at("data");

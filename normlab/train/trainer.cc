@@ -62,25 +62,38 @@ Trainer::Trainer(Device& device, const TrainConfig& config, std::shared_ptr<cons
 }
 
 void Trainer::WarmUp() {
-  sampler_.Fill(next_step_, 0, config_.MicroBatch(), inputs_, targets_);
+  NL_CHECK_EQ(position_.micro_batches, 0);  // it writes gradients
+  sampler_.Fill(position_.step, 0, config_.MicroBatch(), inputs_, targets_);
   model_.LossesAndGradients(inputs_, targets_, 1.0, false, losses_);
 }
 
-StepResult Trainer::Step() {
+StepResult Trainer::Step() { return *StepOrPause({}); }
+
+std::optional<StepResult> Trainer::StepOrPause(const std::function<bool()>& pause) {
   const auto start = std::chrono::steady_clock::now();
-  StepResult result{
-      .step = next_step_, .learning_rate = schedule_.At(next_step_), .tokens = config_.TokensPerStep()};
+  const auto elapsed_s = [&] {
+    return position_.time_s + std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  StepResult result{.step = position_.step,
+                    .learning_rate = schedule_.At(position_.step),
+                    .tokens = config_.TokensPerStep()};
 
   // Losses are summed over all targets of the step and divided once, so that the gradient is that of the
   // whole batch however it is cut.
   const double scale = 1.0 / static_cast<double>(config_.TokensPerStep());
-  double loss_sum = 0;
-  for (int64_t first = 0; first < config_.batch; first += config_.MicroBatch()) {
-    sampler_.Fill(next_step_, first, config_.MicroBatch(), inputs_, targets_);
-    model_.LossesAndGradients(inputs_, targets_, scale, first > 0, losses_);
-    loss_sum += Sum(losses_);
+  const int64_t pieces = config_.batch / config_.MicroBatch();
+  while (position_.micro_batches < pieces) {
+    const bool first = position_.micro_batches == 0;
+    sampler_.Fill(position_.step, position_.micro_batches * config_.MicroBatch(), config_.MicroBatch(),
+                  inputs_, targets_);
+    model_.LossesAndGradients(inputs_, targets_, scale, !first, losses_);
+    position_.loss_sum += Sum(losses_);
+    if (++position_.micro_batches < pieces && pause && pause()) {
+      position_.time_s = elapsed_s();
+      return std::nullopt;
+    }
   }
-  result.loss = loss_sum * scale;
+  result.loss = position_.loss_sum * scale;
 
   double square = 0;
   device_.SumSquares(model_.gradients(), norm_);
@@ -92,7 +105,7 @@ StepResult Trainer::Step() {
     const bool clip = config_.grad_clip > 0 && result.gradient_norm > config_.grad_clip;
     device_.AdamW({.gradient = model_.gradients(),
                    .decayed = model_.parameters().flat_decayed(),
-                   .step = next_step_ + 1,
+                   .step = position_.step + 1,
                    .learning_rate = result.learning_rate,
                    .beta1 = config_.beta1,
                    .beta2 = config_.beta2,
@@ -102,14 +115,14 @@ StepResult Trainer::Step() {
                    .weight = model_.weights(),
                    .m = m_,
                    .v = v_});
-    ++next_step_;
   } else {
-    result.divergence = Divergence{.step = next_step_,
+    result.divergence = Divergence{.step = position_.step,
                                    .what = loss_finite ? "gradient norm" : "loss",
                                    .tensor = FirstNonFiniteGradient(),
                                    .value = loss_finite ? result.gradient_norm : result.loss};
   }
-  result.time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.time_s = elapsed_s();
+  position_ = {.step = position_.step + (result.divergence ? 0 : 1)};
   return result;
 }
 

@@ -27,6 +27,16 @@ struct Divergence {
   std::string ToString() const;
 };
 
+// How far training has come. Inside a step: its first micro_batches are done, their losses add up to
+// loss_sum, and their gradients lie in the model's.
+struct TrainPosition {
+  int64_t step = 0;           // steps done
+  int64_t micro_batches = 0;  // of the next one, of its batch / micro_batch
+  double loss_sum = 0;
+  double time_s = 0;  // that this part of the step took
+  bool operator==(const TrainPosition&) const = default;
+};
+
 struct StepResult {
   int64_t step = 0;          // from 0
   double loss = 0;           // mean over the step's targets, nats, before the update
@@ -51,13 +61,26 @@ class Trainer {
   const Gpt& model() const { return model_; }
   const Split& split() const { return split_; }
   const TokenSource& tokens() const { return *tokens_; }
-  int64_t next_step() const { return next_step_; }
+  int64_t next_step() const { return position_.step; }
+
+  // All that a run is, beside configuration and data: the position, and in device memory the weights, AdamW's
+  // moments (flat, laid out as the weights) and, inside a step, the gradients. Whoever has put these into
+  // device memory tells the position with MoveTo.
+  const TrainPosition& position() const { return position_; }
+  void MoveTo(const TrainPosition& position) { position_ = position; }
+  Device& device() const { return device_; }
+  const View& first_moments() const { return m_; }
+  const View& second_moments() const { return v_; }
 
   // Runs one forward and backward pass whose result is thrown away: memory is touched and caches are filled,
-  // so that the first timed step is like the others. Changes no bit of the run.
+  // so that the first timed step is like the others. Changes no bit of the run. Not inside a step.
   void WarmUp();
 
   StepResult Step();
+
+  // The same, but asks between two micro-batches whether to pause, and returns nothing if so; the next call
+  // goes on there, with the same bits.
+  std::optional<StepResult> StepOrPause(const std::function<bool()>& pause);
 
   // Loss on the held-out windows. `keep_going` is told the share done and may end it by returning false: then
   // there is no result. Not part of any step's time.
@@ -81,7 +104,7 @@ class Trainer {
   View m_, v_, norm_;
   std::vector<int32_t> inputs_, targets_;  // of one micro-batch
   std::vector<double> losses_;
-  int64_t next_step_ = 0;
+  TrainPosition position_;
   std::optional<double> products_bound_;
 };
 

@@ -6,30 +6,13 @@
 
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/testing/near.h"
+#include "normlab/testing/small_run.h"
 
 namespace normlab {
 namespace {
 
-std::shared_ptr<const TokenSource> Text() {
-  // A text with structure to learn: words in an order that a stream draws.
-  static const char* const kWords[] = {"in ",      "the ",    "beginning ", "god ",
-                                       "created ", "heaven ", "and ",       "earth "};
-  const RandomStream stream(3, "words");
-  std::vector<int32_t> ids;
-  for (uint64_t i = 0; ids.size() < 20'000; ++i)
-    for (const char* c = kWords[stream.Below(i, 8)]; *c != 0; ++c) ids.push_back(*c);
-  return TokensFromIds(std::move(ids),
-                       {.tokenizer = "bytes", .tokenizer_hash = "", .vocab_size = 256, .data_hash = ""});
-}
-
-TrainConfig SmallConfig() {
-  TrainConfig config;
-  for (const char* setting :
-       {"emb_dim=32", "n_heads=2", "n_layers=2", "context_length=32", "batch=8", "steps=12"})
-    Set(config, setting);
-  config.Validate();
-  return config;
-}
+using test::SmallConfig;
+using test::SmallText;
 
 struct Result {
   std::vector<double> losses, weights;
@@ -45,7 +28,7 @@ Result RunSteps(Trainer& trainer, Device& device, int64_t steps) {
 
 Result RunAlone(const TrainConfig& config, int threads) {
   const auto device = MakeCpuDevice({.threads = threads});
-  Trainer trainer(*device, config, Text());
+  Trainer trainer(*device, config, SmallText());
   return RunSteps(trainer, *device, config.steps);
 }
 
@@ -75,7 +58,7 @@ TEST(Trainer, TwoVariantsThatTakeTurnsGetTheBitsOfSeparateRuns) {
   Set(second, "emb_dim=48");
   const Result want_first = RunAlone(first, 2), want_second = RunAlone(second, 2);
   const auto device_a = MakeCpuDevice({.threads = 2}), device_b = MakeCpuDevice({.threads = 2});
-  Trainer a(*device_a, first, Text()), b(*device_b, second, Text());
+  Trainer a(*device_a, first, SmallText()), b(*device_b, second, SmallText());
   Result got_first, got_second;
   for (int i = 0; i < 12; ++i) {
     got_first = RunSteps(a, *device_a, 1);
@@ -88,7 +71,7 @@ TEST(Trainer, TwoVariantsThatTakeTurnsGetTheBitsOfSeparateRuns) {
 TEST(Trainer, WarmingUpAndEvaluatingChangeNoBit) {
   const Result want = RunAlone(SmallConfig(), 2);
   const auto device = MakeCpuDevice({.threads = 2});
-  Trainer trainer(*device, SmallConfig(), Text());
+  Trainer trainer(*device, SmallConfig(), SmallText());
   trainer.WarmUp();
   trainer.Evaluate();
   RunSteps(trainer, *device, 5);
@@ -103,7 +86,7 @@ TEST(Trainer, LearnsAndEvaluatesOnTheHeldOutWindows) {
   Set(config, "steps=60");
   Set(config, "learning_rate=0.01");
   const auto device = MakeCpuDevice({.threads = 2});
-  Trainer trainer(*device, config, Text());
+  Trainer trainer(*device, config, SmallText());
   const double before = trainer.Evaluate()->loss;
   EXPECT_NEAR(before, std::log(256.0), 0.1);
   double first = 0, last = 0;
@@ -123,7 +106,7 @@ TEST(Trainer, NothingIsAllocatedOnTheDeviceAfterTheWarmUp) {
     TrainConfig config = SmallConfig();
     Set(config, std::string("norm_type=") + norm);
     const auto device = MakeCpuDevice({.threads = 2});
-    Trainer trainer(*device, config, Text());
+    Trainer trainer(*device, config, SmallText());
     trainer.WarmUp();
     const size_t before = device->peak_bytes();
     RunSteps(trainer, *device, 3);
@@ -133,7 +116,7 @@ TEST(Trainer, NothingIsAllocatedOnTheDeviceAfterTheWarmUp) {
 
 TEST(Trainer, AnEvaluationEndsWhenItIsAskedTo) {
   const auto device = MakeCpuDevice({.threads = 1});
-  Trainer trainer(*device, SmallConfig(), Text());
+  Trainer trainer(*device, SmallConfig(), SmallText());
   int calls = 0;
   EXPECT_FALSE(trainer.Evaluate([&](double) { return ++calls < 2; }).has_value());
   EXPECT_EQ(calls, 2);
@@ -153,7 +136,7 @@ TEST(Trainer, MicroBatchesTrainLikeTheWholeBatch) {
 // T-11
 TEST(Trainer, ANonFiniteGradientStopsTheRunNamesTheTensorAndLeavesTheWeights) {
   const auto device = MakeCpuDevice({.threads = 2});
-  Trainer trainer(*device, SmallConfig(), Text());
+  Trainer trainer(*device, SmallConfig(), SmallText());
   RunSteps(trainer, *device, 3);
   // One infinite weight makes everything behind it non-finite.
   const View weight = trainer.model().Weight("trf_blocks.1.ff.layers.0.weight");

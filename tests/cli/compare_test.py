@@ -172,6 +172,26 @@ class Compare(program.Case):
                 self.assertIn("same command goes on", stderr)
                 self.assertEqual(self.results()["study"]["counts"]["missing"], 4)
 
+    # T-01
+    def test_a_stopped_cell_goes_on_from_its_checkpoint(self):
+        norms = ["--norms", "layernorm,rmsnorm", "--seeds", "2"]
+        steps = "3000"
+        self.good(*self.compare(*norms, steps=steps))
+        want = [cell["test_block_losses"] for cell in self.results()["cells"]]
+        shutil.rmtree(self.folder / "study")
+        process = self.start(*norms, steps=steps)
+        self.wait_for_training(process, "layernorm/seed-1")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, stderr)
+        before = {path: path.read_bytes() for path in (self.folder / "study").rglob("*") if path.suffix == ".json"}
+        self.refused(1, ["layernorm, seed 1", "steps = 3000", "4", "--out"], *self.compare(*norms, steps="4"))
+        self.assertEqual({path: path.read_bytes() for path in before}, before)
+        done = self.good(*self.compare(*norms, steps=steps))
+        self.assertIn("layernorm, seed 1: goes on from step-", done.stderr)
+        self.assertEqual([cell["test_block_losses"] for cell in self.results()["cells"]], want)
+        self.assertEqual(list((self.folder / "study").rglob("checkpoints")), [])
+
     def test_a_killed_study_goes_on(self):
         process = self.start("--norms", "layernorm,rmsnorm", "--seeds", "2", steps="1000000")
         self.wait_for_training(process, "layernorm/seed-1")

@@ -18,7 +18,7 @@ class Usage(program.Case):
                        "--looks", "--duel", "--fail-if-worse", "--json"):
             self.assertIn(option, text)
         text = self.good("train", "--help").stdout
-        for option in ("--norm", "--out", "--resume", "--checkpoint-every", "--threads"):
+        for option in ("--norm", "--out", "--resume", "--checkpoint-every", "--keep-checkpoints", "--threads"):
             self.assertIn(option, text)
 
     def test_version_is_one_line(self):
@@ -47,8 +47,9 @@ class Usage(program.Case):
                 (["--speed-margin -1"], ["compare", "--speed-margin", "-1", *data]),
                 (["--looks 0"], ["compare", "--looks", "0", *data]),
                 (["--duel", "not there yet"], ["compare", "--duel", "10", *data]),
-                (["--resume", "not there yet"], self.train("--resume")),
-                (["--checkpoint-every", "not there yet"], self.train("--checkpoint-every", "5")),
+                (["--checkpoint-every -1", "from 0"], self.train("--checkpoint-every", "-1")),
+                (["--keep-checkpoints 0", "from 1"], ["compare", "--keep-checkpoints", "0", *data]),
+                (["--resume", "--init-weights"], self.train("--resume", "--init-weights", "w.safetensors")),
                 (["steps", "twice", "--set", "--steps"], ["compare", "--set", "steps=5", "--steps", "6", *data]),
                 (["norm_type", "--norms"], ["compare", "--set", "norm_type=no_norm", *data]),
                 (["--seeds"], ["compare", "--set", "seed=3", *data]),

@@ -56,12 +56,11 @@ std::string DecayGroup(const ParameterList& parameters, bool decays) {
   return fmt::format("{} with {} parameters", Counted(tensors, "tensor"), FormatCount(count));
 }
 
-std::string Banner(const Trainer& trainer, const Machine& machine) {
+std::string Banner(const Trainer& trainer, const Machine& machine, const std::string& memory) {
   const TrainConfig& config = trainer.config();
   const GptConfig& model = config.model;
   const ParameterList& parameters = trainer.model().parameters();
   const NormInfo& norm = InfoOf(model.Norm().kind);
-  const double moments = 2.0 * 4 * static_cast<double>(parameters.flat_elements());
 
   std::string text = Line(
       "model", fmt::format("{} parameters, {} of them in norms; vocabulary {}, width {}, {}, {}, context {}",
@@ -87,13 +86,10 @@ std::string Banner(const Trainer& trainer, const Machine& machine) {
   text += Line("rate", fmt::format("up to {:g} in {}, then a cosine down to {:g}", config.learning_rate,
                                    Counted(static_cast<size_t>(config.WarmupSteps()), "step"),
                                    config.MinLearningRate()));
-  text +=
-      Line("machine", fmt::format("{}; {}, {}, oneDNN {}", machine.cpu, machine.isa,
-                                  Counted(static_cast<size_t>(machine.threads), "thread"), machine.onednn));
-  text += Line("memory", fmt::format("{} for weights, gradients and activations, {} for AdamW's moments",
-                                     FormatBytes(static_cast<double>(trainer.model().arena_bytes())),
-                                     FormatBytes(moments)));
-  return text;
+  text += Line("machine", fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
+                                      Counted(static_cast<size_t>(machine.threads), "thread"),
+                                      machine.thread_runtime, machine.onednn));
+  return text + Line("memory", memory);
 }
 
 std::string Summary(const RunRecord& record, const fs::path& folder) {
@@ -153,6 +149,8 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const Machine machine = DescribeMachine(*device);
   const std::shared_ptr<const TokenSource> tokens = ReadData(arguments.run);
   CheckRun(config, *tokens, *device);
+  const auto available = MemoryForRuns();
+  const MemoryPlan plan = CheckMemory(config, *tokens, threads, /*save_model=*/true, available);
 
   const fs::path folder = arguments.run.out;
   RequireFree(folder);
@@ -168,6 +166,10 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const auto say = [&](const std::string& text) {
     arguments.run.json ? environment.progress.write(text) : Print(text);
   };
+  const std::string memory = fmt::format(
+      "{}: {} of weights, gradients and moments, {} of activations", MemorySentence(plan, available),
+      FormatBytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
+      FormatBytes(static_cast<double>(plan.activations)));
   Progress progress(environment.progress);
   progress.Update("preparing");
   LossWatch watch;
@@ -176,7 +178,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
       {.folder = folder,
        .threads = threads,
        .on_progress = [&](const RunProgress& now) { watch.See(now), progress.Update(ProgressLine(now)); },
-       .on_start = [&](const Trainer& trainer) { progress.Finish(), say(Banner(trainer, machine)); },
+       .on_start = [&](const Trainer& trainer) { progress.Finish(), say(Banner(trainer, machine, memory)); },
        .stop = interrupt.stop()});
   progress.Finish();
 

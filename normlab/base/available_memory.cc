@@ -37,9 +37,9 @@ std::optional<AvailableMemory> ReadAvailableMemory(const std::filesystem::path& 
     if (bytes && (!smallest || *bytes < smallest->bytes))
       smallest = AvailableMemory{.bytes = *bytes, .limit = limit};
   };
-  take(KilobytesField(proc / "meminfo", "MemAvailable"), "the machine's free memory");
-  take(CgroupMemoryLeft(cgroup), "the cgroup's memory limit");
-  take(AddressSpaceLeft(proc), "`ulimit -v`");
+  take(KilobytesField(proc / "meminfo", "MemAvailable"), AvailableMemory::kMachine);
+  take(CgroupMemoryLeft(cgroup), AvailableMemory::kCgroup);
+  take(AddressSpaceLeft(proc), AvailableMemory::kAddressSpace);
   return smallest;
 }
 

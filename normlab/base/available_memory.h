@@ -13,8 +13,12 @@
 namespace normlab {
 
 struct AvailableMemory {
+  static constexpr const char* kMachine = "the machine";
+  static constexpr const char* kCgroup = "the cgroup's memory limit";
+  static constexpr const char* kAddressSpace = "`ulimit -v`";  // counts what is mapped, touched or not
+
   uint64_t bytes = 0;
-  std::string limit;  // what sets it: "the machine's free memory", "the cgroup's limit", "ulimit -v"
+  std::string limit;  // one of these: what leaves no more
 };
 
 // Nothing where no source tells. `proc` is for tests.

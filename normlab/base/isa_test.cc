@@ -30,7 +30,8 @@ uint64_t EnabledState() {
 }
 
 // P-06: normlab reads no processor flags itself. Highway finds the instruction sets, and drops those whose
-// registers the system does not save (targets.cc, ReadXCR0). Held here against the processor's own word.
+// registers the system does not save (SupportedTargets reads XCR0 and tests its bits 1, 2, 5, 6, 7). Held
+// here against the processor's own word.
 TEST(SupportedIsas, NeedTheStateThatTheSystemSaves) {
   const std::vector<std::string> names = SupportedIsas();
   constexpr uint64_t kXmmYmm = 0x6, kOpmaskZmm = 0xe0;

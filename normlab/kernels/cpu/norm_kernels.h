@@ -18,6 +18,8 @@ struct NormImplementationEntry {
   int64_t (*saved_elements)(const NormSpec& spec, int64_t rows, int64_t cols);
   void (*forward)(CpuContext& context, const NormForwardArgs& args);
   void (*backward)(CpuContext& context, const NormBackwardArgs& args);
+  // Floats of scratch memory that forward and backward ask for, at the most; null where they ask for none.
+  int64_t (*scratch_floats)(const NormSpec& spec, int64_t rows, int64_t cols, int threads) = nullptr;
 };
 
 const NormImplementationEntry& GenericNorm();  // norm_generic.cc: the body of norms/, row by row

@@ -71,6 +71,11 @@ inline int64_t ChunkBegin(int64_t rows, int64_t chunks, int64_t chunk) { return 
 // Floats from one row of partial sums to the next: whole cache lines, so that chunks share none.
 inline int64_t PaddedCols(int64_t cols) { return (cols + 15) / 16 * 16; }
 
+// Scratch of a backward pass that needs no more than a gain of its own and the partial sums.
+inline int64_t GainAndPartialsFloats(int64_t rows, int64_t cols) {
+  return (1 + 2 * NormPartials(rows, cols)) * PaddedCols(cols);
+}
+
 // The gain as the kernels read it, weight + offset or 1; copied to `own` only where it is not stored like
 // that.
 inline bool NeedsOwnGain(const float* weight, float offset) { return weight == nullptr || offset != 0.0f; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -148,6 +149,21 @@ std::pair<std::string, MemoryPlan> CheckMemoryOf(const Grid& grid, const TokenSo
   return largest;
 }
 
+// Variants that differ in nothing but the name of the norm, where both names mean the same code here.
+void NoteSameCode(const StudyRequest& request) {
+  std::map<std::string, std::string> first_of;  // by everything that runs
+  for (size_t v = 0; v < request.grid.variants.size(); ++v) {
+    const Variant& variant = request.grid.variants[v];
+    Json runs = ToJson(variant.config);
+    runs["norm_type"] = InfoOf(variant.config.model.Norm().kind).name;
+    const std::string& implementation = request.norm_implementations[v];
+    const auto [same, is_new] = first_of.emplace(implementation + DumpJson(runs), variant.name);
+    if (!is_new)
+      PrintNote(fmt::format("{} and {} run the same code here ({}): they differ by chance alone",
+                            same->second, variant.name, implementation));
+  }
+}
+
 std::string Banner(const Study& study, const TokenSource& tokens, const std::string& memory,
                    const std::string& out) {
   const StudyPlan& plan = study.plan();
@@ -231,7 +247,8 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   const std::unique_ptr<Device> device = MakeCpuDevice({.threads = threads});
   const std::shared_ptr<const TokenSource> tokens = ReadData(arguments.run);
   StudyRequest request = MakeRequest(arguments, *tokens, std::move(grid), *device);
-  const auto available = MemoryForRuns();
+  NoteSameCode(request);
+  const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
   const auto [largest, plan] =
       CheckMemoryOf(request.grid, *tokens, threads, arguments.save_models, available);
   Study study(arguments.run.out, request);

@@ -144,7 +144,7 @@ std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const
   return std::string(Name(device.ResolveNorm(config.model.Norm(), config.model.emb_dim)));
 }
 
-std::optional<AvailableMemory> MemoryForRuns() {
+std::optional<AvailableMemory> MemoryForRuns(uint64_t held) {
   const char* const mebibytes = std::getenv(kMemoryVariable);
   if (mebibytes == nullptr || *mebibytes == '\0') return ReadAvailableMemory();
   int64_t value = 0;
@@ -153,7 +153,8 @@ std::optional<AvailableMemory> MemoryForRuns() {
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > (int64_t{1} << 40))
     Fail("{}={} is not allowed; it takes a whole number of MiB, from 1 to {}", kMemoryVariable,
          Printable(text), int64_t{1} << 40);
-  return AvailableMemory{.bytes = static_cast<uint64_t>(value) << 20, .limit = kMemoryVariable};
+  const uint64_t bytes = static_cast<uint64_t>(value) << 20;
+  return AvailableMemory{.bytes = bytes > held ? bytes - held : 0, .limit = kMemoryVariable};
 }
 
 MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads, bool save_model,

@@ -52,8 +52,9 @@ std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments);
 // norm resolves to on this device. Throws Error.
 std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device);
 
-// What a run may still take: NORMLAB_MEMORY_MIB where it is set, else what system, cgroup and ulimit leave.
-std::optional<AvailableMemory> MemoryForRuns();
+// What a run may still take when `held` bytes of text are in memory: NORMLAB_MEMORY_MIB without them where it
+// is set, else what system, cgroup and ulimit leave.
+std::optional<AvailableMemory> MemoryForRuns(uint64_t held = 0);
 
 // What a run of this configuration takes; throws Error where it does not fit into what is available.
 MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads, bool save_model,

@@ -113,9 +113,10 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
 
 // A finished run is never written over.
 void RequireFree(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) Fail("\"{}\" is a file; --out names a folder", folder.string());
-  if (fs::exists(folder / "study.json"))
+  const PathKind kind = KindOf(folder);
+  if (kind == PathKind::kNothing) return;
+  if (kind == PathKind::kOther) Fail("\"{}\" is a file; --out names a folder", folder.string());
+  if (KindOf(folder / "study.json") != PathKind::kNothing)
     Fail("\"{}\" holds a study of `normlab compare`; choose another --out for a run", folder.string());
   if (const auto record = ReadRunRecord(folder)) {
     if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
@@ -149,7 +150,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const Machine machine = DescribeMachine(*device);
   const std::shared_ptr<const TokenSource> tokens = ReadData(arguments.run);
   CheckRun(config, *tokens, *device);
-  const auto available = MemoryForRuns();
+  const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
   const MemoryPlan plan = CheckMemory(config, *tokens, threads, /*save_model=*/true, available);
 
   const fs::path folder = arguments.run.out;

@@ -71,4 +71,9 @@ class FolderLock {
 // Throws Error where `folder` holds something that is not a study: a run, or other files.
 void RequireStudyOrNew(const std::filesystem::path& folder);
 
+// Throws Error where writing results.json would lose what it tells: one of a newer normlab, or one with
+// finished cells while none is left among the folders (`any_finished`), so that the study would be declared
+// anew.
+void RequireNoLostResults(const std::filesystem::path& folder, bool any_finished);
+
 }  // namespace normlab

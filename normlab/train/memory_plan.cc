@@ -106,23 +106,23 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
                             : 0;
   if (plan.total() - plan.text + stacks <= available->bytes) return;
 
-  std::vector<std::pair<size_t, const char*>> parts = {{plan.weights, "weights"},
-                                                       {plan.gradients, "gradients"},
-                                                       {plan.moments, "AdamW's moments"},
-                                                       {plan.activations, "activations"},
-                                                       {plan.scratch, "scratch"},
-                                                       {plan.temporary, "passing copies"},
-                                                       {plan.program + stacks, "the program"}};
+  std::vector<std::pair<size_t, const char*>> parts = {
+      {plan.weights, "weights"},         {plan.gradients, "gradients"},
+      {plan.moments, "AdamW's moments"}, {plan.activations, "activations"},
+      {plan.scratch, "scratch"},         {plan.temporary, "passing copies"},
+      {plan.program, "the program"},     {stacks, "the stacks of its threads"}};
   std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string most;
   for (size_t i = 0; i < 3; ++i)
     most += fmt::format("{}{} {}", i == 0 ? "" : ", ", parts[i].second,
                         FormatBytes(static_cast<double>(parts[i].first)));
   const bool rows_matter = plan.activations + plan.scratch > plan.weights + plan.gradients + plan.moments;
+  const bool stacks_matter = stacks > plan.device_bytes();
   Fail("the run needs {} {} of memory, and {} leaves {}; most goes to {}; {}",
        plan.exact ? "about" : "at least", FormatBytes(static_cast<double>(plan.total() + stacks)),
        available->limit, FormatBytes(static_cast<double>(available->bytes + plan.text)), most,
-       rows_matter && config.MicroBatch() > 1
+       stacks_matter ? fmt::format("take fewer --threads than {}, or raise the limit", threads)
+       : rows_matter && config.MicroBatch() > 1
            ? fmt::format("set a smaller micro_batch than {} (the batch may stay), or a smaller --context",
                          config.MicroBatch())
        : rows_matter ? "set a smaller --context, or a smaller model (emb_dim, n_layers)"

@@ -6,7 +6,9 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 import program
@@ -194,6 +196,60 @@ class Folders(program.Case):
                 self.whole_files(self.folder / "study")
                 self.good(*self.study())
                 self.assertEqual([cell["test_loss"] for cell in json.loads((self.folder / "study/results.json").read_bytes())["cells"]], losses)
+
+    # S-13: a sweep of 12 runs whose sixth fails and which is killed twice. The others go on, counts and reasons are
+    # right, and each start runs only what is missing.
+    def test_a_sweep_survives_failures_and_kills(self):
+        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "6", steps="400")
+        runs = self.folder / "study/runs"
+
+        def cell(number):
+            place = json.loads((self.folder / "study/study.json").read_bytes())["order"][number - 1]
+            return f"{place['variant']}/seed-{place['seed']}"
+
+        def kill_in(number):
+            running = subprocess.Popen([program.BINARY, *command], cwd=self.folder, env=self.environment(), stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            while running.poll() is None and not (self.folder / "study/study.json").exists():
+                time.sleep(0.002)
+            metrics = runs / cell(number) / "metrics.jsonl"
+            while running.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+                time.sleep(0.002)
+            running.kill()
+            self.assertEqual(running.wait(timeout=60), -signal.SIGKILL, "it ended before it could be killed")
+
+        def states():
+            records = {}
+            for path in runs.glob("*/*/run.json"):
+                if json.loads(path.read_bytes())["status"] == "done":
+                    records[str(path.parent.relative_to(runs))] = path.stat().st_mtime_ns
+            return records
+
+        kill_in(3)
+        first = states()
+        self.assertEqual(set(first), {cell(1), cell(2)})
+        blocked = runs / cell(6)
+        blocked.parent.mkdir(exist_ok=True)
+        blocked.write_text("in the way", encoding="ascii")
+        kill_in(9)
+        second = states()
+        self.assertEqual(len(second), 7)
+        self.assertEqual({run: second[run] for run in first}, first, "a finished cell ran again")
+        results = json.loads((self.folder / "study/results.json").read_bytes())
+        self.assertEqual(results["study"]["counts"], {"planned": 12, "done": 7, "diverged": 0, "failed": 1, "missing": 4})
+        self.assertEqual([cell["reason"] is not None for cell in results["cells"]].count(True), 5)
+
+        done = self.run_program(*command)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("12 planned: 11 done, 0 diverged, 1 failed, 0 missing", done.stdout)
+        self.assertIn(cell(6).replace("/seed-", ", seed ") + ": failed", done.stdout)
+        third = states()
+        self.assertEqual({run: third[run] for run in second}, second, "a finished cell ran again")
+        blocked.unlink()
+        self.good(*command)
+        last = states()
+        self.assertEqual(set(last) - set(third), {cell(6)})
+        self.assertEqual({run: last[run] for run in third}, third, "a finished cell ran again")
 
     def whole_files(self, folder):
         """Every file is complete, and no temporary is left."""

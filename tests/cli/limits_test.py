@@ -231,6 +231,21 @@ class Limits(program.Case):
         self.assertEqual(names, [runtime.removeprefix("OpenMP ")])
         self.assertIn(runtime, self.good("list", "devices").stdout)
 
+    # T-08: the rates that are written are those of the formula, the first above 0.
+    def test_the_rates_that_are_written_are_the_schedules(self):
+        self.good(*self.train("--set", "learning_rate=1", "--set", "min_learning_rate=0", "--set", "warmup_fraction=0.4", steps="10"))
+        lines = (self.folder / "run/metrics.jsonl").read_text(encoding="ascii").splitlines()
+        rates = [json.loads(line)["learning_rate"] for line in lines]
+        self.assertEqual(rates[:5], [0.25, 0.5, 0.75, 1, 1])
+        self.assertAlmostEqual(rates[9], 0, places=15)
+        self.assertEqual(rates[4:], sorted(rates[4:], reverse=True))
+
+    # T-14: both groups are listed at the start. One block: 2 embeddings, 6 matrices and the head; 3 biases and 3 norms.
+    def test_the_groups_of_the_decay_are_listed(self):
+        text = " ".join(self.good(*self.train("--norm", "layernorm")).stdout.split())
+        self.assertIn("0.1 on 9 tensors", text)
+        self.assertIn("matrices and embeddings; none on 9 tensors", text)
+
     def test_data_that_is_no_file_of_text(self):
         os.mkfifo(self.folder / "pipe")
         (self.folder / "empty").write_text("", encoding="ascii")

@@ -1,5 +1,6 @@
 # Everything comes from the system (see cmake/debian-packages.txt); nothing is downloaded here.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # required: without it one core would work, and nobody would notice
+message(STATUS "Threads: OpenMP ${OpenMP_CXX_VERSION}, runtime ${OpenMP_gomp_LIBRARY}${OpenMP_omp_LIBRARY}")
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -66,7 +66,7 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
   parser
       .add_option(
           "--threads", arguments.threads,
-          "default: what the CPU affinity and the cgroup allow, at most 64 or 4 times that; changes no "
+          "default: what the CPU affinity and the cgroup allow, at most 4 times that, or 64; changes no "
           "bit of a loss")
       ->type_name("N")
       ->group(how);

@@ -249,11 +249,15 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   StudyRequest request = MakeRequest(arguments, *tokens, std::move(grid), *device);
   NoteSameCode(request);
   const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
-  const auto [largest, plan] =
-      CheckMemoryOf(request.grid, *tokens, threads, arguments.save_models, available);
+  const auto check_memory = [&] {
+    return CheckMemoryOf(request.grid, *tokens, threads, arguments.save_models, available);
+  };
+  // Before anything is written; but results can be looked at where there is no memory for a run.
+  if (!IsFinishedStudy(arguments.run.out)) check_memory();
   Study study(arguments.run.out, request);
 
   if (study.ToRun() > 0) {
+    const auto [largest, plan] = check_memory();
     environment.progress.write(Banner(
         study, *tokens, fmt::format("{} ({}, the largest variant)", MemorySentence(plan, available), largest),
         arguments.run.out));

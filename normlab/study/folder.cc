@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <system_error>
@@ -111,6 +112,18 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
     cells.push_back(std::move(cell));
   }
   return cells;
+}
+
+bool IsFinishedStudy(const fs::path& folder) {
+  try {
+    const fs::path path = folder / "study.json";
+    if (KindOf(path) == PathKind::kNothing) return false;
+    const Json json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
+    return std::ranges::all_of(ReadCells(folder, StudyPlanFromJson(json, path.string())),
+                               [](const Cell& cell) { return IsFinished(cell.status); });
+  } catch (const Error&) {
+    return false;  // whoever opens the study says what is wrong
+  }
 }
 
 std::string MajorMinor(std::string_view build) {

@@ -43,6 +43,9 @@ void TakeRecord(Cell& cell, RunRecord record);
 // cannot be read.
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
 
+// Whether the folder holds a study of which no cell is left to run; false also where that cannot be read.
+bool IsFinishedStudy(const std::filesystem::path& folder);
+
 // Throws Error where a finished cell was not made with the plan's configuration and data. With `machine`, its
 // build (major.minor), instruction set, device, resolved norm must be those of cells that are still to run;
 // the number of threads and the processor may differ (no bit of a loss depends on the former; times are then

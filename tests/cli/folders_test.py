@@ -132,6 +132,13 @@ class Folders(program.Case):
         self.damaged(["steps = 4", "steps = 5"], lambda study: None, self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", steps="5"))
         self.damaged(["normlab compare"], lambda study: None, self.train(out="study"))
 
+    def test_a_finished_study_is_shown_where_no_run_would_fit(self):
+        shown = self.good(*self.study()).stdout
+        self.assertEqual(self.good(*self.study(), NORMLAB_MEMORY_MIB="1").stdout, shown)
+        more = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "3")
+        self.refused(1, ["needs about", "NORMLAB_MEMORY_MIB"], *more, NORMLAB_MEMORY_MIB="1")
+        self.good(*more)
+
     def test_what_can_be_made_again_is(self):
         self.good(*self.study())
         results = (self.folder / "study/results.json").read_bytes()

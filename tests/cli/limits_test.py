@@ -6,6 +6,8 @@ import json
 import os
 import re
 import resource
+import subprocess
+import unittest
 
 import program
 
@@ -211,6 +213,34 @@ class Limits(program.Case):
         self.assertIn(f"--threads {most}: the system lets normlab start only ", done.stderr)
         self.assertFalse((self.folder / "run").exists())
 
+    # P-03: `ulimit -u`, which root is free of.
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become a user of whom no process runs")
+    def test_a_limit_on_processes_is_told_or_kept(self):
+        os.chmod(self.folder, 0o777)
+
+        def as_somebody(processes, *arguments):
+            def limit():
+                resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+                os.setgroups([])
+                os.setgid(54321)
+                os.setuid(54321)
+            return self.run_program(*arguments, preexec_fn=limit)
+
+        done = as_somebody(4, *self.train(threads="64"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("--threads 64: the system lets normlab start only 3", done.stderr)
+        command = [argument for argument in self.train() if argument not in ("--threads", "1")]
+        cpus = json.loads(self.good("list", "devices", "--json").stdout)["devices"][0]["threads"]
+        done = as_somebody(2, *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if cpus > 1:
+            self.assertIn(f"start only 1 of {cpus} threads", done.stderr)
+            self.assertIn("it runs with 1", done.stderr)
+        done = as_somebody(1, *self.train(out="other"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"normlab: error: .*(ulimit -u|start only 0)")
+        self.assertNotIn("internal", done.stderr)
+
     # P-01: taskset -c 0
     def test_threads_follow_the_affinity(self):
         cpu = min(os.sched_getaffinity(0))
@@ -225,7 +255,6 @@ class Limits(program.Case):
         record = json.loads(self.good(*self.train("--json")).stdout)
         runtime = record["machine"]["thread_runtime"]
         self.assertRegex(runtime, r"^OpenMP lib(gomp|omp|iomp5)\.so")
-        import subprocess
         libraries = subprocess.run(["ldd", program.BINARY], capture_output=True, text=True, check=True).stdout
         names = [line.split()[0] for line in libraries.splitlines() if any(name in line for name in ("libgomp", "libomp", "libiomp"))]
         self.assertEqual(names, [runtime.removeprefix("OpenMP ")])

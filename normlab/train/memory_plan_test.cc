@@ -55,7 +55,7 @@ TEST(PlanMemory, IsThePeakOfTheRealDevice) {
     }
 }
 
-// A new norm or implementation must tell its scratch memory (NormImplementationEntry::scratch_floats).
+// Every norm, as kernels/planning_device_test.cc has it for the operations alone.
 TEST(PlanMemory, KnowsTheScratchOfEveryNorm) {
   for (const std::string& norm : KnownNormTypes())
     for (const int threads : {1, 4}) {

@@ -41,12 +41,12 @@ TEST(ReadAvailableMemory, CountsTheLimitOfTheAddressSpaceWithoutWhatIsUsed) {
   rlimit before{}, limited{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
   limited = before;
-  limited.rlim_cur = rlim_t{3} << 40;  // far above any use: only the arithmetic is under test
+  limited.rlim_cur = rlim_t{1} << 60;  // far above any use: only the arithmetic is under test
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &limited), 0);
   const auto available = ReadAvailableMemory(folder.path(), {.root = folder / "none", .membership = "none"});
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
   ASSERT_TRUE(available.has_value());
-  EXPECT_EQ(available->bytes, (uint64_t{3} << 40) - (uint64_t{1} << 30));
+  EXPECT_EQ(available->bytes, (uint64_t{1} << 60) - (uint64_t{1} << 30));
   EXPECT_EQ(available->limit, AvailableMemory::kAddressSpace);
 }
 

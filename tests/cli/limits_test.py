@@ -186,6 +186,7 @@ class Limits(program.Case):
         """Runs with a limit of the process, as `ulimit` sets it."""
         return self.run_program(*arguments, preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
 
+    @unittest.skipIf(program.sanitized(), "needs address space without end")
     def test_a_limited_address_space_is_told_before_it_is_full(self):
         done = self.limited(resource.RLIMIT_AS, 600 << 20, "train", "--batch", "64", "--set", "micro_batch=64", "--data", "text.txt", "--out", "out")
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -199,7 +200,8 @@ class Limits(program.Case):
         record = json.loads(done.stdout)
         needs = float(done.stderr.split("needs about ")[1].split()[0]) * 2**20
         self.assertGreater(needs, record["peak_bytes"])
-        self.assertLess(record["process_peak_bytes"], needs * 1.25)
+        if not program.sanitized():
+            self.assertLess(record["process_peak_bytes"], needs * 1.25)
         study = self.good(*self.compare("--norms", "handrolled_layernorm,no_norm", "--seeds", "1"))
         self.assertIn("handrolled_layernorm, the largest variant", study.stderr.replace("\n          ", " "))
 
@@ -208,6 +210,8 @@ class Limits(program.Case):
         most = self.run_program(*self.train(threads="1000000")).stderr.split(" to ")[1].split()[0]
         for threads in ("0", "-1", str(max(512, 1 + int(most))), "1000000", "abc"):
             self.refused(2, [f"--threads {threads} ", "whole number from 1 to"], *self.train(threads=threads))
+        if program.sanitized():
+            return
         done = self.limited(resource.RLIMIT_AS, 400 << 20, *self.train(threads=most))
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"--threads {most}: the system lets normlab start only ", done.stderr)

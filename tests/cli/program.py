@@ -17,6 +17,11 @@ TINY = [
 ]
 
 
+def sanitized():
+    """Whether the program was built with AddressSanitizer, which maps terabytes: limits of memory say nothing then."""
+    return b"__asan_init" in pathlib.Path(BINARY or sys.argv[1]).read_bytes()
+
+
 class Case(unittest.TestCase):
     """Each test has a folder of its own, with text.txt in it, and works inside it."""
 

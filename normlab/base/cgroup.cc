@@ -116,8 +116,8 @@ std::optional<double> CgroupCpuQuota(const CgroupPlace& place) {
 std::optional<uint64_t> CgroupMemoryLeft(const CgroupPlace& place) {
   std::optional<uint64_t> smallest;
   for (const fs::path& folder : Folders2(place))
-    TakeLeft(smallest, Number(FirstLine(folder / "memory.max")),
-             Number(FirstLine(folder / "memory.current")), Field(folder / "memory.stat", "inactive_file"));
+    TakeLeft(smallest, Number(FirstLine(folder / "memory.max")), Number(FirstLine(folder / "memory.current")),
+             Field(folder / "memory.stat", "inactive_file"));
   for (const fs::path& folder : Folders1(place, "memory"))
     TakeLeft(smallest, Number(FirstLine(folder / "memory.limit_in_bytes")),
              Number(FirstLine(folder / "memory.usage_in_bytes")),

@@ -162,7 +162,7 @@ class Folders(program.Case):
         running = subprocess.Popen([program.BINARY, *self.study("--json")], cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         while running.poll() is None and not (self.folder / "study/study.json").exists():
-            pass
+            time.sleep(0.002)
         text.write_text("other " * 5000, encoding="ascii")
         stdout, stderr = running.communicate(timeout=60)
         self.assertEqual(running.returncode, 0, stderr)

@@ -43,8 +43,8 @@ TEST(CgroupCpuQuota, IsReadInBothVersions) {
   EXPECT_EQ(Quota("0::/", {{"cpu.max", "max 100000\n"}}), std::nullopt);
   EXPECT_EQ(Quota("0::/", {{"cpu.max", ""}}), std::nullopt);
   EXPECT_EQ(Quota("0::/", {{"cpu.max", "many few\n"}}), std::nullopt);
-  EXPECT_EQ(
-      Quota("1:cpu:/", {{"cpu/cpu.cfs_quota_us", "400000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}), 4.0);
+  EXPECT_EQ(Quota("1:cpu:/", {{"cpu/cpu.cfs_quota_us", "400000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}),
+            4.0);
   EXPECT_EQ(Quota("1:cpu:/", {{"cpu/cpu.cfs_quota_us", "-1\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}),
             std::nullopt);
   EXPECT_EQ(Quota("", {}), std::nullopt);
@@ -54,17 +54,17 @@ TEST(CgroupCpuQuota, IsReadInBothVersions) {
 TEST(CgroupCpuQuota, IsTheSmallestOfTheGroupAndThoseAboveIt) {
   const std::string scope = "system.slice/run-7.scope";
   EXPECT_EQ(Quota("0::/" + scope + "\n", {{scope + "/cpu.max", "100000 100000\n"}}), 1.0);
-  EXPECT_EQ(Quota("0::/" + scope + "\n", {{scope + "/cpu.max", "max 100000\n"},
-                                          {"system.slice/cpu.max", "200000 100000\n"}}),
+  EXPECT_EQ(Quota("0::/" + scope + "\n",
+                  {{scope + "/cpu.max", "max 100000\n"}, {"system.slice/cpu.max", "200000 100000\n"}}),
             2.0);
-  EXPECT_EQ(Quota("0::/" + scope + "\n", {{scope + "/cpu.max", "300000 100000\n"},
-                                          {"system.slice/cpu.max", "200000 100000\n"}}),
+  EXPECT_EQ(Quota("0::/" + scope + "\n",
+                  {{scope + "/cpu.max", "300000 100000\n"}, {"system.slice/cpu.max", "200000 100000\n"}}),
             2.0);
   // Another process's group is none of ours, and a group that is not mounted here leaves the root.
   EXPECT_EQ(Quota("0::/mine\n", {{"other/cpu.max", "100000 100000\n"}}), std::nullopt);
   EXPECT_EQ(Quota("0::/../elsewhere\n", {{"cpu.max", "50000 100000\n"}}), 0.5);
-  EXPECT_EQ(Quota("5:memory:/m\n3:cpu,cpuacct:/a/b\n", {{"cpu/a/b/cpu.cfs_quota_us", "150000\n"},
-                                                        {"cpu/a/b/cpu.cfs_period_us", "100000\n"}}),
+  EXPECT_EQ(Quota("5:memory:/m\n3:cpu,cpuacct:/a/b\n",
+                  {{"cpu/a/b/cpu.cfs_quota_us", "150000\n"}, {"cpu/a/b/cpu.cfs_period_us", "100000\n"}}),
             1.5);
 }
 

@@ -27,8 +27,9 @@ struct ThreadLimits {
 };
 ThreadLimits ReadThreadLimits(const CgroupPlace& cgroup = {});
 
-// How many threads besides this one the system lets the process have at once, up to `wanted`: they are started
-// for a moment and ended. OpenMP ends the whole program where it cannot start one, so ask before it does.
+// How many threads besides this one the system lets the process have at once, up to `wanted`: they are
+// started for a moment and ended. OpenMP ends the whole program where it cannot start one, so ask before it
+// does.
 int StartableThreads(int wanted);
 
 // Address space that each thread's stack takes; memory only as far as it is touched.

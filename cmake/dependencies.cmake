@@ -1,6 +1,7 @@
 # Everything comes from the system (see cmake/debian-packages.txt); nothing is downloaded here. What an installed
 # normlab looks for is in normlabConfig.cmake.in.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # required: without it one core would work, and nobody would notice
+message(STATUS "Threads: OpenMP ${OpenMP_CXX_VERSION}, runtime ${OpenMP_gomp_LIBRARY}${OpenMP_omp_LIBRARY}")
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

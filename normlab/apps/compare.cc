@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -135,7 +136,39 @@ StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& t
   return request;
 }
 
-std::string Banner(const Study& study, const TokenSource& tokens, const std::string& out) {
+// What the variant that takes most memory takes. Throws Error where one does not fit.
+std::pair<std::string, MemoryPlan> CheckMemoryOf(const Grid& grid, const TokenSource& tokens, int threads,
+                                                 const std::optional<AvailableMemory>& available) {
+  std::pair<std::string, MemoryPlan> largest;
+  for (const Variant& variant : grid.variants) {
+    MemoryPlan plan;
+    try {
+      plan = CheckMemory(variant.config, tokens, threads, available);
+    } catch (const Error& error) {
+      Fail("variant {}: {}", variant.name, error.what());
+    }
+    if (largest.first.empty() || plan.total() > largest.second.total()) largest = {variant.name, plan};
+  }
+  return largest;
+}
+
+// Variants that differ in nothing but the name of the norm, where both names mean the same code here.
+void NoteSameCode(const StudyRequest& request) {
+  std::map<std::string, std::string> first_of;  // by everything that runs
+  for (size_t v = 0; v < request.grid.variants.size(); ++v) {
+    const Variant& variant = request.grid.variants[v];
+    Json runs = ToJson(variant.config);
+    runs["norm_type"] = InfoOf(variant.config.model.Norm().kind).name;
+    const std::string& implementation = request.norm_implementations[v];
+    const auto [same, is_new] = first_of.emplace(implementation + DumpJson(runs), variant.name);
+    if (!is_new)
+      PrintNote(fmt::format("{} and {} run the same code here ({}): they differ by chance alone",
+                            same->second, variant.name, implementation));
+  }
+}
+
+std::string Banner(const Study& study, const TokenSource& tokens, const std::string& memory,
+                   const std::string& out) {
   const StudyPlan& plan = study.plan();
   const TrainConfig& config = plan.variants[plan.Baseline()].variant.config;
   const Split split = SplitTokens(tokens, {.window = config.Window(),
@@ -143,9 +176,11 @@ std::string Banner(const Study& study, const TokenSource& tokens, const std::str
                                            .held_out_fraction = config.held_out_fraction,
                                            .held_out_windows = config.held_out_windows});
   std::string text = Summarize(tokens, split, config.batch, config.steps).ToString() + "\n";
-  text += Wrap(fmt::format("{}, {}, {}; results in {}", study.machine().cpu, study.machine().isa,
-                           Counted(static_cast<size_t>(study.machine().threads), "thread"), Printable(out)),
+  text += Wrap(fmt::format("{}, {}, {} ({}); results in {}", study.machine().cpu, study.machine().isa,
+                           Counted(static_cast<size_t>(study.machine().threads), "thread"),
+                           study.machine().thread_runtime, Printable(out)),
                80, "machine   ", "          ");
+  text += Wrap(memory, 80, "memory    ", "          ");
   text += fmt::format("cells     {} x {}: {} to run, {} finished\n", Counted(plan.variants.size(), "variant"),
                       Counted(plan.seeds.size(), "seed"), study.ToRun(), plan.cells() - study.ToRun());
   if (plan.look() > plan.looks)
@@ -223,10 +258,19 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   const int threads = Threads(arguments.run);
   const std::unique_ptr<Device> device = MakeCpuDevice({.threads = threads});
   const std::shared_ptr<const TokenSource> tokens = ReadData(arguments.run);
-  Study study(arguments.run.out, MakeRequest(arguments, *tokens, std::move(grid), *device));
+  StudyRequest request = MakeRequest(arguments, *tokens, std::move(grid), *device);
+  NoteSameCode(request);
+  const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
+  const auto check_memory = [&] { return CheckMemoryOf(request.grid, *tokens, threads, available); };
+  // Before anything is written; but results can be looked at where there is no memory for a run.
+  if (!IsFinishedStudy(arguments.run.out)) check_memory();
+  Study study(arguments.run.out, request);
 
   if (study.ToRun() > 0) {
-    environment.progress.write(Banner(study, *tokens, arguments.run.out));
+    const auto [largest, plan] = check_memory();
+    environment.progress.write(Banner(
+        study, *tokens, fmt::format("{} ({}, the largest variant)", MemorySentence(plan, available), largest),
+        arguments.run.out));
     if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
     if (!RunCells(study, arguments, tokens, threads, checkpoints, environment)) {
       const Counts counts = study.Results().counts;

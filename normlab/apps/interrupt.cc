@@ -4,6 +4,9 @@
 
 #include <ctime>
 #include <string_view>
+#include <system_error>
+
+#include "normlab/base/error.h"
 
 namespace normlab::apps {
 
@@ -16,7 +19,15 @@ InterruptGuard::InterruptGuard() {
     if (action.sa_handler != SIG_IGN) sigaddset(&taken_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &taken_, &before_);
-  waiter_ = std::thread([this] { Wait(); });
+  try {
+    waiter_ = std::thread([this] { Wait(); });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    Fail(
+        "the system starts no thread to wait for Ctrl-C: {}; raise `ulimit -u` or `ulimit -v`, or the "
+        "cgroup's limits",
+        error.code().message());
+  }
 }
 
 InterruptGuard::~InterruptGuard() {

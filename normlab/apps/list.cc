@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "normlab/apps/command.h"
+#include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/base/isa.h"
 #include "normlab/base/json.h"
 #include "normlab/base/nearest.h"
+#include "normlab/base/progress.h"
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/model/parameters.h"
@@ -101,6 +103,7 @@ std::vector<int64_t> Widths() {
 
 Json ImplementationsJson() {
   const std::unique_ptr<Device> device = MakeCpuDevice({.threads = 1});
+  const auto forced = ForcedCpuNorm();
   Json list = Json::array();
   for (const NormInfo& info : AllNorms::kInfos)
     for (const int64_t width : Widths())
@@ -110,7 +113,8 @@ Json ImplementationsJson() {
                         {"norm", info.name},
                         {"width", width},
                         {"implementation", status.name},
-                        {"refusal", status.refusal ? Json(*status.refusal) : Json()}});
+                        {"refusal", status.refusal ? Json(*status.refusal) : Json()},
+                        {"forced", forced == status.implementation}});
   return list;
 }
 
@@ -136,8 +140,13 @@ std::string ImplementationsText(const Json& list) {
     }
     text += Entry(norm, fmt::format("{:<12}{}", implementation, same ? state(entry) : states));
   }
-  return text +
-         Wrap("In the order in which a name without a prefix tries them, on this CPU.", kColumns, "  ", "  ");
+  text +=
+      Wrap("In the order in which a name without a prefix tries them, on this CPU.", kColumns, "  ", "  ");
+  if (const auto forced = ForcedCpuNorm())
+    text += Wrap(fmt::format("NORMLAB_FORCE_NORM={} is set: a name without a prefix means {} now.",
+                             Name(*forced), Name(*forced)),
+                 kColumns, "  ", "  ");
+  return text;
 }
 
 // ---- presets
@@ -183,6 +192,8 @@ Json DevicesJson() {
   json["affinity_cpus"] = limits.affinity;
   json["cgroup_quota_cpus"] = ToJson(limits.cgroup_quota);
   json["supported_isas"] = SupportedIsas();
+  const auto memory = MemoryForRuns();
+  json["available_bytes"] = memory ? Json(memory->bytes) : Json();
   return Json::array({json});
 }
 
@@ -199,6 +210,11 @@ std::string DevicesText(const Json& list) {
                     Counted(device["threads"].get<size_t>(), "thread"), device["affinity_cpus"].get<int>(),
                     quota.is_null() ? "no cgroup sets a quota"
                                     : fmt::format("the cgroup's quota is {:g} CPUs", quota.get<double>())));
+    text += Entry("", "threads of " + device["thread_runtime"].get<std::string>());
+    if (!device["available_bytes"].is_null())
+      text +=
+          Entry("", fmt::format("{} of memory available",
+                                FormatBytes(static_cast<double>(device["available_bytes"].get<uint64_t>()))));
     text += Entry("", fmt::format("oneDNN {}; {}", device["onednn"].get<std::string>(),
                                   device["build"].get<std::string>()));
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include <fmt/format.h>
@@ -113,6 +114,9 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   } catch (const Error& error) {
     PrintError(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    PrintError(fmt::format("cannot use \"{}\": {}; check the path, its permissions and the disk",
+                           error.path1().string(), error.code().message()));
   } catch (const std::bad_alloc&) {
     PrintError("not enough memory; take a smaller model, or a smaller micro_batch");
   } catch (const std::exception& error) {

@@ -1,18 +1,24 @@
 #include "normlab/apps/run_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "normlab/apps/command.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/threads.h"
 #include "normlab/data/windows.h"
+#include "normlab/study/text_table.h"
 
 namespace normlab::apps {
 namespace {
 
-constexpr int64_t kMostThreads = 1024;
+constexpr const char* kMemoryVariable = "NORMLAB_MEMORY_MIB";
+
+// The most threads that --threads takes: more than CPUs are useless but harmless, as long as they are few.
+int64_t MostThreads(int available) { return std::max<int64_t>(64, 4 * int64_t{available}); }
 
 std::string PresetNames() {
   std::string names;
@@ -58,8 +64,10 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
   const std::string how = "How it is run";
   parser.add_option("--out", arguments.out, out_description)->type_name("DIR")->required()->group(how);
   parser
-      .add_option("--threads", arguments.threads,
-                  "default: what the CPU affinity and the cgroup allow; changes no bit of a loss")
+      .add_option(
+          "--threads", arguments.threads,
+          "default: what the CPU affinity and the cgroup allow, at most 4 times that, or 64; changes no "
+          "bit of a loss")
       ->type_name("N")
       ->group(how);
   parser.add_flag("--json", arguments.json, json_description)->group(how);
@@ -94,19 +102,36 @@ TrainConfig MakeConfig(const RunArguments& arguments, const std::vector<Assignme
 
 int Threads(const RunArguments& arguments) {
   const int available = DefaultThreads();
-  if (!arguments.threads) return available;
-  const auto threads = static_cast<int>(WholeNumber("--threads", *arguments.threads, 1, kMostThreads));
+  if (!arguments.threads) {
+    // One of them is this one; one more waits for signals.
+    const int startable = StartableThreads(available);
+    if (startable < available) {
+      PrintNote(
+          fmt::format("the system lets normlab start only {} of {} threads (`ulimit -u`, `ulimit -v` or "
+                      "the cgroup); it runs with {}",
+                      startable, available, std::max(1, startable)));
+    }
+    return std::max(1, std::min(available, startable));
+  }
+  const auto threads =
+      static_cast<int>(WholeNumber("--threads", *arguments.threads, 1, MostThreads(available)));
   if (threads > available)
     PrintNote(
         fmt::format("--threads {} is more than the {} CPUs that this process may use: slower, and no fair "
                     "measure of time",
                     threads, available));
+  if (const int startable = StartableThreads(threads); startable < threads)
+    Fail(
+        "--threads {}: the system lets normlab start only {} (`ulimit -u`, `ulimit -v` or the cgroup); take "
+        "--threads {} or raise the limit",
+        threads, startable, std::max(1, startable));
   return threads;
 }
 
 std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments) {
   const std::vector<std::filesystem::path> paths(arguments.data.begin(), arguments.data.end());
-  return ReadByteTokens(paths);
+  const auto available = MemoryForRuns();
+  return ReadByteTokens(paths, available ? std::optional(available->bytes) : std::nullopt);
 }
 
 std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device) {
@@ -117,6 +142,27 @@ std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const
                        .held_out_fraction = config.held_out_fraction,
                        .held_out_windows = config.held_out_windows});
   return std::string(Name(device.ResolveNorm(config.model.Norm(), config.model.emb_dim)));
+}
+
+std::optional<AvailableMemory> MemoryForRuns(uint64_t held) {
+  const char* const mebibytes = std::getenv(kMemoryVariable);
+  if (mebibytes == nullptr || *mebibytes == '\0') return ReadAvailableMemory();
+  int64_t value = 0;
+  const std::string_view text = mebibytes;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > (int64_t{1} << 40))
+    Fail("{}={} is not allowed; it takes a whole number of MiB, from 1 to {}", kMemoryVariable,
+         Printable(text), int64_t{1} << 40);
+  const uint64_t bytes = static_cast<uint64_t>(value) << 20;
+  return AvailableMemory{.bytes = bytes > held ? bytes - held : 0, .limit = kMemoryVariable};
+}
+
+MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads,
+                       const std::optional<AvailableMemory>& available) {
+  const MemoryPlan plan =
+      PlanMemory(config, {.threads = threads, .text_bytes = static_cast<size_t>(tokens.size())});
+  RequireMemory(plan, config, threads, available);
+  return plan;
 }
 
 int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low, int64_t high) {

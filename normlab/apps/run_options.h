@@ -10,10 +10,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "normlab/base/available_memory.h"
 #include "normlab/base/json.h"
 #include "normlab/data/tokens.h"
 #include "normlab/kernels/device.h"
 #include "normlab/train/config.h"
+#include "normlab/train/memory_plan.h"
 
 namespace normlab::apps {
 
@@ -39,7 +41,8 @@ std::vector<Assignment> Assignments(const RunArguments& arguments);
 // Preset, then file, then assignments; not validated.
 TrainConfig MakeConfig(const RunArguments& arguments, const std::vector<Assignment>& assignments);
 
-// --threads, or what the process may use; says so where it is more than that.
+// --threads, or what the process may use; says so where it is more than that. Throws UsageError for a number
+// that makes no sense here, and Error where the system refuses to start so many.
 int Threads(const RunArguments& arguments);
 
 // The files of --data as tokens.
@@ -48,6 +51,14 @@ std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments);
 // Everything that would stop a run of this configuration, found before anything is written. Returns what its
 // norm resolves to on this device. Throws Error.
 std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const Device& device);
+
+// What a run may still take when `held` bytes of text are in memory: NORMLAB_MEMORY_MIB without them where it
+// is set, else what system, cgroup and ulimit leave.
+std::optional<AvailableMemory> MemoryForRuns(uint64_t held = 0);
+
+// What a run of this configuration takes; throws Error where it does not fit into what is available.
+MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads,
+                       const std::optional<AvailableMemory>& available);
 
 // Numbers of options that are no configuration keys. Throw UsageError that names the option, the text and
 // what is allowed.

@@ -66,12 +66,11 @@ std::string DecayGroup(const ParameterList& parameters, bool decays) {
   return fmt::format("{} with {} parameters", Counted(tensors, "tensor"), FormatCount(count));
 }
 
-std::string Banner(const Trainer& trainer, const Machine& machine) {
+std::string Banner(const Trainer& trainer, const Machine& machine, const std::string& memory) {
   const TrainConfig& config = trainer.config();
   const GptConfig& model = config.model;
   const ParameterList& parameters = trainer.model().parameters();
   const NormInfo& norm = InfoOf(model.Norm().kind);
-  const double moments = 2.0 * 4 * static_cast<double>(parameters.flat_elements());
 
   std::string text = Line(
       "model", fmt::format("{} parameters, {} of them in norms; vocabulary {}, width {}, {}, {}, context {}",
@@ -97,13 +96,10 @@ std::string Banner(const Trainer& trainer, const Machine& machine) {
   text += Line("rate", fmt::format("up to {:g} in {}, then a cosine down to {:g}", config.learning_rate,
                                    Counted(static_cast<size_t>(config.WarmupSteps()), "step"),
                                    config.MinLearningRate()));
-  text +=
-      Line("machine", fmt::format("{}; {}, {}, oneDNN {}", machine.cpu, machine.isa,
-                                  Counted(static_cast<size_t>(machine.threads), "thread"), machine.onednn));
-  text += Line("memory", fmt::format("{} for weights, gradients and activations, {} for AdamW's moments",
-                                     FormatBytes(static_cast<double>(trainer.model().arena_bytes())),
-                                     FormatBytes(moments)));
-  return text;
+  text += Line("machine", fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
+                                      Counted(static_cast<size_t>(machine.threads), "thread"),
+                                      machine.thread_runtime, machine.onednn));
+  return text + Line("memory", memory);
 }
 
 std::string Summary(const RunRecord& record, const fs::path& folder) {
@@ -127,9 +123,10 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
 
 // A finished run is never written over.
 void RequireFree(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) Fail("\"{}\" is a file; --out names a folder", folder.string());
-  if (fs::exists(folder / "study.json"))
+  const PathKind kind = KindOf(folder);
+  if (kind == PathKind::kNothing) return;
+  if (kind == PathKind::kOther) Fail("\"{}\" is a file; --out names a folder", folder.string());
+  if (KindOf(folder / "study.json") != PathKind::kNothing)
     Fail("\"{}\" holds a study of `normlab compare`; choose another --out for a run", folder.string());
   if (const auto record = ReadRunRecord(folder)) {
     if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
@@ -238,6 +235,8 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const std::shared_ptr<const TokenSource> tokens =
       resumed ? ResumedData(arguments.run, resumed->record) : ReadData(arguments.run);
   CheckRun(config, *tokens, *device);
+  const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
+  const MemoryPlan plan = CheckMemory(config, *tokens, options.threads, available);
 
   if (!resumed) RequireFree(folder);
   CreateDirectories(folder);
@@ -257,13 +256,17 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const auto say = [&](const std::string& text) {
     arguments.run.json ? environment.progress.write(text) : Print(text);
   };
+  const std::string memory = fmt::format(
+      "{}: {} of weights, gradients and moments, {} of activations", MemorySentence(plan, available),
+      FormatBytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
+      FormatBytes(static_cast<double>(plan.activations)));
   Progress progress(environment.progress);
   progress.Update("preparing");
   LossWatch watch;
   options.on_progress = [&](const RunProgress& now) { watch.See(now), progress.Update(ProgressLine(now)); };
   options.on_start = [&](const Trainer& trainer) {
     progress.Finish();
-    say(Banner(trainer, machine));
+    say(Banner(trainer, machine, memory));
     if (options.resume_from)
       say(Line("resumed", fmt::format("after {} of {} steps, from {}", trainer.next_step(), config.steps,
                                       Printable(options.resume_from->string()))));

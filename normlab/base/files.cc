@@ -36,6 +36,10 @@ std::string_view Advice(int error) {
       return "; the file system or `ulimit -f` limits the size of files";
     case EIO:
       return "; the disk or network drive failed: see the system's log";
+    case ENAMETOOLONG:
+      return "; choose a shorter name: most file systems take 255 bytes";
+    case ELOOP:
+      return "; its links lead in a circle: name the place itself";
     case EROFS:
       return "; choose a folder on a file system that can be written";
     default:
@@ -143,6 +147,14 @@ void WriteFileAtomic(const std::filesystem::path& path, std::string_view bytes) 
   file.Commit();
 }
 
+PathKind KindOf(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::none) FailOn("use", path, error.value());
+  if (!std::filesystem::exists(status)) return PathKind::kNothing;
+  return std::filesystem::is_directory(status) ? PathKind::kFolder : PathKind::kOther;
+}
+
 void CreateDirectories(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
@@ -156,6 +168,10 @@ void CreateDirectories(const std::filesystem::path& path) {
       Fail("cannot make the folder \"{}\": \"{}\" is a file; choose another folder or move the file away",
            path.string(), prefix.string());
   }
+  if (std::error_code ignored; std::filesystem::is_symlink(path, ignored))
+    Fail(
+        "cannot make the folder \"{}\": it is a link that leads nowhere; remove it, or choose another folder",
+        path.string());
   FailOn("make the folder", path, error.value());
 }
 

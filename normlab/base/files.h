@@ -32,6 +32,11 @@ std::string ReadFile(const std::filesystem::path& path);
 // Replaces or creates `path` with these bytes, atomically and durably.
 void WriteFileAtomic(const std::filesystem::path& path, std::string_view bytes);
 
+// What stands at a path, links followed. Throws Error where that cannot be told: a name that is too long,
+// links that lead in a circle, a folder that may not be entered.
+enum class PathKind { kNothing, kFolder, kOther };
+PathKind KindOf(const std::filesystem::path& path);
+
 // Makes the folder and those above it; nothing where it exists. Throws Error where a file is in the way.
 void CreateDirectories(const std::filesystem::path& path);
 

@@ -134,6 +134,7 @@ const Fault kFaults[] = {
     {"RenameError", {.rename = [](const char*, const char*) { return errno = EACCES, -1; }}, "permissions"},
 };
 
+// C-08 (c): a disk that fails at any call leaves the old file, no temporary, and a message.
 class AtomicFileFault : public ::testing::TestWithParam<Fault> {};
 INSTANTIATE_TEST_SUITE_P(Each, AtomicFileFault, ::testing::ValuesIn(kFaults),
                          [](const auto& param_info) { return param_info.param.name; });
@@ -151,6 +152,7 @@ TEST_P(AtomicFileFault, NamesThePathKeepsTheOldFileAndRemovesTheTemporary) {
   EXPECT_EQ(FilesIn(folder.path()), 1u);
 }
 
+// C-08 (c): writes that take only a part.
 TEST(AtomicFile, GoesOnAfterShortAndInterruptedWrites) {
   const TempFolder folder;
   const internal::FileCalls slow{.write = [](int fd, const void* bytes, size_t size) -> ssize_t {
@@ -166,6 +168,7 @@ TEST(AtomicFile, GoesOnAfterShortAndInterruptedWrites) {
   EXPECT_EQ(ReadFile(folder / "file"), text);
 }
 
+// C-08 (b): `ulimit -f`.
 TEST(AtomicFile, ReportsTheSizeLimitOfTheProcess) {
   const TempFolder folder;
   folder.Write("file", "old");
@@ -187,7 +190,7 @@ TEST(AtomicFile, ReportsTheSizeLimitOfTheProcess) {
   EXPECT_EQ(FilesIn(folder.path()), 1u);
 }
 
-// C-08
+// C-08 (a): kill -9 at any time.
 TEST(AtomicFile, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   const TempFolder folder;
   const std::string versions[] = {Bytes(200000, 'a'), Bytes(300000, 'b')};
@@ -292,6 +295,26 @@ TEST(CreateDirectories, MakesAllOfThemOnce) {
   CreateDirectories(folder / "a/b/d/");
   EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b/c"));
   EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b/d"));
+}
+
+TEST(KindOf, TellsWhatStandsThereOrWhyItCannot) {
+  const TempFolder folder;
+  EXPECT_EQ(KindOf(folder.path()), PathKind::kFolder);
+  EXPECT_EQ(KindOf(folder.Write("file", "x")), PathKind::kOther);
+  EXPECT_EQ(KindOf(folder / "none"), PathKind::kNothing);
+  EXPECT_EQ(KindOf(folder / "file/inside"), PathKind::kNothing);
+  EXPECT_EQ(KindOf("/dev/null"), PathKind::kOther);
+  std::filesystem::create_symlink(folder / "gone", folder / "dangling");
+  EXPECT_EQ(KindOf(folder / "dangling"), PathKind::kNothing);
+  std::filesystem::create_symlink(folder / "circle", folder / "circle");
+  EXPECT_SAYS(ErrorOf([&] { KindOf(folder / "circle"); }), {"circle\"", "links"});
+  EXPECT_SAYS(ErrorOf([&] { KindOf(folder / std::string(300, 'n')); }), {"shorter name"});
+}
+
+TEST(CreateDirectories, NamesALinkThatLeadsNowhere) {
+  const TempFolder folder;
+  std::filesystem::create_symlink(folder / "gone", folder / "dangling");
+  EXPECT_SAYS(ErrorOf([&] { CreateDirectories(folder / "dangling"); }), {"dangling\"", "link"});
 }
 
 TEST(CreateDirectories, NamesTheFileInTheWay) {

@@ -1,16 +1,22 @@
 #include "normlab/base/threads.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -25,18 +31,6 @@ int AffinityCount() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-// The cgroup v2 quota ("max 100000" or "150000 100000"), else that of v1; nothing where neither limits.
-std::optional<double> CgroupQuota(const std::string& root) {
-  std::ifstream v2(root + "/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) return std::stod(quota) / period;
-  std::ifstream v1_quota(root + "/cpu/cpu.cfs_quota_us"), v1_period(root + "/cpu/cpu.cfs_period_us");
-  double micros = 0;
-  if (v1_quota >> micros && v1_period >> period && micros > 0 && period > 0) return micros / period;
-  return std::nullopt;
-}
-
 }  // namespace
 
 int ThreadLimits::threads() const {
@@ -44,11 +38,77 @@ int ThreadLimits::threads() const {
   return std::max(1, std::min(affinity, static_cast<int>(std::ceil(*cgroup_quota))));
 }
 
-ThreadLimits ReadThreadLimits(const char* cgroup_root) {
-  return {.affinity = AffinityCount(), .cgroup_quota = CgroupQuota(cgroup_root)};
+ThreadLimits ReadThreadLimits(const CgroupPlace& cgroup) {
+  return {.affinity = AffinityCount(), .cgroup_quota = CgroupCpuQuota(cgroup)};
 }
 
 int DefaultThreads() { return ReadThreadLimits().threads(); }
+
+int StartableThreads(int wanted) {
+  std::mutex mutex;
+  std::condition_variable end;
+  bool ended = false;
+  std::vector<std::thread> threads;
+  try {
+    for (int i = 0; i < wanted; ++i)
+      threads.emplace_back([&] {
+        std::unique_lock lock(mutex);
+        end.wait(lock, [&] { return ended; });
+      });
+  } catch (const std::system_error&) {  // no more of them, or
+  } catch (const std::bad_alloc&) {     // no memory for one
+  }
+  {
+    const std::lock_guard lock(mutex);
+    ended = true;
+  }
+  end.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  return static_cast<int>(threads.size());
+}
+
+uint64_t ThreadStackBytes() {
+  pthread_attr_t attributes;
+  size_t bytes = 0;
+  if (::pthread_attr_init(&attributes) != 0) return 0;
+  ::pthread_attr_getstacksize(&attributes, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  return bytes;
+}
+
+namespace {
+
+std::string_view FileName(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+bool IsThreadRuntime(std::string_view file) {
+  constexpr std::array<std::string_view, 3> kPrefixes = {"libgomp", "libomp", "libiomp5"};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return file.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::string ThreadRuntime() {
+  // Whose function a call reaches, as the loader decided.
+  Dl_info info{};
+  void* const symbol = ::dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+  if (symbol == nullptr || ::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "OpenMP";
+  return "OpenMP " + std::string(FileName(info.dli_fname));
+}
+
+std::vector<std::string> LoadedThreadRuntimes() {
+  std::vector<std::string> names;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        const std::string_view file = FileName(info->dlpi_name == nullptr ? "" : info->dlpi_name);
+        if (IsThreadRuntime(file)) static_cast<std::vector<std::string>*>(context)->emplace_back(file);
+        return 0;
+      },
+      &names);
+  return names;
+}
 
 #if defined(__x86_64__)
 FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }  // FTZ | DAZ

@@ -8,6 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "normlab/base/cgroup.h"
 
 namespace normlab {
 
@@ -20,7 +25,22 @@ struct ThreadLimits {
   std::optional<double> cgroup_quota;  // in CPUs
   int threads() const;
 };
-ThreadLimits ReadThreadLimits(const char* cgroup_root = "/sys/fs/cgroup");
+ThreadLimits ReadThreadLimits(const CgroupPlace& cgroup = {});
+
+// How many threads besides this one the system lets the process have at once, up to `wanted`: they are
+// started for a moment and ended. OpenMP ends the whole program where it cannot start one, so ask before it
+// does.
+int StartableThreads(int wanted);
+
+// Address space that each thread's stack takes; memory only as far as it is touched.
+uint64_t ThreadStackBytes();
+
+// The OpenMP runtime that runs our threads: "OpenMP libgomp.so.1".
+std::string ThreadRuntime();
+
+// The OpenMP runtimes that are loaded, by the names of their files. Two in one process would each start a
+// thread per core.
+std::vector<std::string> LoadedThreadRuntimes();
 
 // Flush-to-zero and denormals-are-zero for the current thread, for the lifetime of the object.
 class FlushDenormals {

@@ -1,7 +1,12 @@
 #include "normlab/base/threads.h"
 
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -75,33 +80,64 @@ TEST(ParallelFor, RestoresTheCallerAfterAnException) {
   EXPECT_NE(tiny / 4, 0.0);
 }
 
-// A cgroup folder with the given files.
-ThreadLimits LimitsOf(const std::vector<std::pair<std::string, std::string>>& files) {
-  const TempFolder folder;
-  CreateDirectories(folder / "cpu");
-  for (const auto& [name, text] : files) folder.Write(name, text);
-  return ReadThreadLimits(folder.path().c_str());
-}
-
-TEST(ReadThreadLimits, ReadsTheQuotaOfBothCgroupVersions) {
-  EXPECT_EQ(LimitsOf({{"cpu.max", "150000 100000\n"}}).cgroup_quota, 1.5);
-  EXPECT_EQ(LimitsOf({{"cpu.max", "max 100000\n"}}).cgroup_quota, std::nullopt);
-  EXPECT_EQ(
-      LimitsOf({{"cpu/cpu.cfs_quota_us", "400000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}).cgroup_quota,
-      4.0);
-  EXPECT_EQ(LimitsOf({{"cpu/cpu.cfs_quota_us", "-1\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}).cgroup_quota,
-            std::nullopt);
-  EXPECT_EQ(LimitsOf({}).cgroup_quota, std::nullopt);
-  EXPECT_EQ(LimitsOf({{"cpu.max", ""}}).cgroup_quota, std::nullopt);
-  EXPECT_GE(LimitsOf({}).affinity, 1);
-}
-
+// P-01: the default is the smaller of the CPU affinity and the quota of the control group, rounded up.
 TEST(ThreadLimits, TakesTheSmallerLimitAndAtLeastOne) {
   EXPECT_EQ((ThreadLimits{.affinity = 8, .cgroup_quota = {}}.threads()), 8);
   EXPECT_EQ((ThreadLimits{.affinity = 8, .cgroup_quota = 1.5}.threads()), 2);
   EXPECT_EQ((ThreadLimits{.affinity = 2, .cgroup_quota = 16.0}.threads()), 2);
   EXPECT_EQ((ThreadLimits{.affinity = 8, .cgroup_quota = 0.1}.threads()), 1);
   EXPECT_GE(DefaultThreads(), 1);
+}
+
+// P-01: "100000 100000" in cpu.max and one core by affinity both mean one thread.
+TEST(ThreadLimits, ComeFromTheGroupAndFromTheAffinity) {
+  const TempFolder folder;
+  const CgroupPlace place{.root = folder.path(),
+                          .membership = folder.Write("membership", "0::/system.slice/run-1.scope\n")};
+  CreateDirectories(folder / "system.slice/run-1.scope");
+  const int affinity = ReadThreadLimits(place).affinity;
+  EXPECT_EQ(ReadThreadLimits(place).threads(), affinity);
+  folder.Write("system.slice/run-1.scope/cpu.max", "100000 100000\n");
+  EXPECT_EQ(ReadThreadLimits(place).threads(), 1);
+
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(ReadThreadLimits().affinity, 1);
+  EXPECT_EQ(DefaultThreads(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+// P-03: threads that the system refuses are counted, where OpenMP would end the program.
+TEST(StartableThreads, StopsWhereTheSystemDoes) {
+  EXPECT_EQ(StartableThreads(0), 0);
+  EXPECT_EQ(StartableThreads(20), 20);
+#if !defined(__SANITIZE_ADDRESS__)  // which needs address space without end
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  ASSERT_TRUE(file >> pages);
+  rlimit before{}, tight{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  tight = before;
+  // Room for five stacks beside those that the C library keeps from the twenty above.
+  tight.rlim_cur = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + 5 * ThreadStackBytes();
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+  const int started = StartableThreads(200);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_GE(started, 1);
+  EXPECT_LE(started, 30);
+#endif
+}
+
+// P-09: one runtime, and the one that is named is the one that is loaded.
+TEST(ThreadRuntime, IsTheOnlyOneLoaded) {
+  ParallelFor(2, 2, [](int64_t, int) {});
+  const std::vector<std::string> loaded = LoadedThreadRuntimes();
+  ASSERT_EQ(loaded.size(), 1u);
+  EXPECT_EQ(ThreadRuntime(), "OpenMP " + loaded[0]);
 }
 
 }  // namespace

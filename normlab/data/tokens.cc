@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/hash.h"
+#include "normlab/base/progress.h"
 #include "normlab/data/tokenizer.h"
 
 namespace normlab {
@@ -25,11 +29,11 @@ std::string HashIds(const TokenSource& tokens) {
   return hasher.Hex();
 }
 
-// Ids in memory, each in one Element: a byte of text, or a number.
-template <class Element>
+// Ids in memory: bytes of text, or numbers.
+template <class Elements>
 class TokensInMemory final : public TokenSource {
  public:
-  TokensInMemory(std::vector<Element> elements, TokensInfo info)
+  TokensInMemory(Elements elements, TokensInfo info)
       : elements_(std::move(elements)), info_(std::move(info)) {
     info_.data_hash = HashIds(*this);
   }
@@ -37,13 +41,52 @@ class TokensInMemory final : public TokenSource {
   const TokensInfo& info() const override { return info_; }
   void Copy(int64_t begin, std::span<int32_t> out) const override {
     NL_CHECK(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= size());
-    std::copy_n(elements_.begin() + begin, out.size(), out.begin());
+    std::transform(elements_.begin() + begin, elements_.begin() + begin + static_cast<int64_t>(out.size()),
+                   out.begin(), [](auto element) {
+                     if constexpr (std::is_same_v<Elements, std::string>)
+                       return static_cast<int32_t>(static_cast<uint8_t>(element));
+                     else
+                       return element;
+                   });
   }
 
  private:
-  std::vector<Element> elements_;
+  Elements elements_;
   TokensInfo info_;
 };
+
+// Bytes of a text file. What is none is refused before it is opened: opening a pipe waits for its writer.
+uint64_t TextFileSize(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status))
+    Fail("\"{}\" is a folder; name the text files in it", path.string());
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    Fail(
+        "\"{}\" is a device or a pipe, which cannot be read again when a study goes on; write the text into "
+        "a "
+        "file and name that",
+        path.string());
+  const auto size = std::filesystem::file_size(path, error);
+  if (error)
+    Fail("cannot read \"{}\": {}; check the path and the permissions", path.string(), error.message());
+  return size;
+}
+
+// Reading several files holds one of them twice for a moment.
+void RequireRoom(std::span<const uint64_t> sizes, std::optional<uint64_t> room_bytes) {
+  if (!room_bytes) return;
+  const double total = std::accumulate(sizes.begin(), sizes.end(), 0.0, [](double sum, uint64_t size) {
+    return sum + static_cast<double>(size);
+  });
+  const double needed = total + (sizes.size() > 1 ? static_cast<double>(std::ranges::max(sizes)) : 0.0);
+  if (needed <= static_cast<double>(*room_bytes)) return;
+  Fail(
+      "the data of {} does not fit into the {} of memory that are available: the text is kept in memory; "
+      "name "
+      "a part of it",
+      FormatBytes(total), FormatBytes(static_cast<double>(*room_bytes)));
+}
 
 // For messages about token number `token` of the row.
 std::string PlaceIn(std::span<const TokenFile> files, int64_t token) {
@@ -58,7 +101,8 @@ std::string PlaceIn(std::span<const TokenFile> files, int64_t token) {
 
 std::string TokenSource::Place(int64_t token) const { return PlaceIn(info().files, token); }
 
-std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesystem::path> paths) {
+std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesystem::path> paths,
+                                                  std::optional<uint64_t> room_bytes) {
   if (paths.empty()) Fail("no data: name at least one text file");
   const ByteTokenizer tokenizer;
   TokensInfo info{.tokenizer = tokenizer.name(),
@@ -66,10 +110,18 @@ std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesyste
                   .vocab_size = tokenizer.vocab_size(),
                   .data_hash = {},
                   .files = {}};
-  std::vector<uint8_t> bytes;
+  std::vector<uint64_t> sizes;
+  for (const std::filesystem::path& path : paths) sizes.push_back(TextFileSize(path));
+  RequireRoom(sizes, room_bytes);
+
+  std::string all;
   std::map<std::string, std::string> path_of_hash;
-  for (const std::filesystem::path& path : paths) {
-    const std::string text = ReadFile(path);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::filesystem::path& path = paths[i];
+    std::string text = ReadFile(path);
+    if (text.size() != sizes[i])
+      Fail("\"{}\" changed from {} to {} bytes while it was read; run again when nothing writes to it",
+           path.string(), sizes[i], text.size());
     if (text.empty()) Fail("\"{}\" is empty; name a file with text", path.string());
     const auto [known, is_new] = path_of_hash.emplace(HashHex(text), path.string());
     if (!is_new)
@@ -78,10 +130,15 @@ std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesyste
           "training reads",
           path.string(), known->second);
     info.files.push_back(
-        {path.string(), static_cast<int64_t>(text.size()), static_cast<int64_t>(bytes.size())});
-    bytes.insert(bytes.end(), text.begin(), text.end());
+        {path.string(), static_cast<int64_t>(text.size()), static_cast<int64_t>(all.size())});
+    if (paths.size() == 1) {
+      all = std::move(text);
+    } else {
+      if (i == 0) all.reserve(std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
+      all += text;
+    }
   }
-  return std::make_shared<TokensInMemory<uint8_t>>(std::move(bytes), std::move(info));
+  return std::make_shared<TokensInMemory<std::string>>(std::move(all), std::move(info));
 }
 
 std::shared_ptr<const TokenSource> TokensFromIds(std::vector<int32_t> ids, TokensInfo info) {
@@ -91,7 +148,7 @@ std::shared_ptr<const TokenSource> TokensFromIds(std::vector<int32_t> ids, Token
           "{}: id {} is outside the vocabulary of {} ids (0 to {}); the data was made with another "
           "tokenizer, or is damaged",
           PlaceIn(info.files, static_cast<int64_t>(i)), ids[i], info.vocab_size, info.vocab_size - 1);
-  return std::make_shared<TokensInMemory<int32_t>>(std::move(ids), std::move(info));
+  return std::make_shared<TokensInMemory<std::vector<int32_t>>>(std::move(ids), std::move(info));
 }
 
 void CheckVocabulary(const TokenSource& tokens, int64_t model_vocab_size) {

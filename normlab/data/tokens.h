@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,10 +41,13 @@ class TokenSource {
   std::string Place(int64_t token) const;
 };
 
-// Text files as byte tokens, joined in the order given with nothing between them. Throws Error for a missing
-// or empty file, a folder, and a file given twice (its text would stand in the training and in the held-out
-// part).
-std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesystem::path> paths);
+// Text files as byte tokens, joined in the order given with nothing between them. The text is kept in memory:
+// a file that changes later changes nothing here. Throws Error for a missing or empty file, a folder, a
+// device or pipe (which has no end, or cannot be read again when a study goes on), a file that changes while
+// it is read, one given twice (its text would stand in the training and in the held-out part), and before
+// anything is read for files that together do not fit into `room_bytes`.
+std::shared_ptr<const TokenSource> ReadByteTokens(std::span<const std::filesystem::path> paths,
+                                                  std::optional<uint64_t> room_bytes = {});
 
 // Ids in memory. Throws Error for an id outside [0, vocab_size), with its position.
 std::shared_ptr<const TokenSource> TokensFromIds(std::vector<int32_t> ids, TokensInfo info);

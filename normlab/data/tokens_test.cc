@@ -1,5 +1,7 @@
 #include "normlab/data/tokens.h"
 
+#include <sys/stat.h>
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -54,6 +56,35 @@ TEST(ReadByteTokens, RefusesWhatIsNoText) {
   EXPECT_SAYS(read({folder / "absent"}), {"absent", "check the path"});
   EXPECT_SAYS(read({folder.path()}), {"is a folder"});
   EXPECT_SAYS(read({folder.Write("empty", "")}), {"empty\" is empty"});
+}
+
+TEST(ReadByteTokens, RefusesDevicesAndPipesWithoutOpeningThem) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // without a writer: opening it would wait forever
+  for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero")})
+    EXPECT_SAYS(ErrorOf([&] { ReadByteTokens(std::vector{path}); }), {path.string(), "device or a pipe"});
+}
+
+TEST(ReadByteTokens, RefusesWhatDoesNotFitBeforeItReads) {
+  const TempFolder folder;
+  const std::vector<std::filesystem::path> one = {folder.Write("a", std::string(1000, 'a'))};
+  const std::vector<std::filesystem::path> two = {one[0], folder.Write("b", std::string(500, 'b'))};
+  EXPECT_EQ(ReadByteTokens(one, 1000)->size(), 1000);
+  EXPECT_SAYS(ErrorOf([&] { ReadByteTokens(one, 999); }), {"1000 B", "999 B", "part of it"});
+  EXPECT_EQ(ReadByteTokens(two, 2500)->size(), 1500);  // both, and the larger once more
+  EXPECT_SAYS(ErrorOf([&] { ReadByteTokens(two, 2499); }), {"does not fit"});
+  // A file that is larger than any memory, though it takes no disk.
+  const std::filesystem::path huge = folder.Write("huge", "x");
+  std::filesystem::resize_file(huge, uintmax_t{1} << 42);
+  EXPECT_SAYS(ErrorOf([&] { ReadByteTokens(std::vector{huge}, uint64_t{1} << 40); }), {"4.0 TiB", "1.0 TiB"});
+}
+
+TEST(ReadByteTokens, BytesAbove127AreIdsAbove127) {
+  const TempFolder folder;
+  const std::vector<std::filesystem::path> path = {folder.Write("bytes", "\x7f\x80\xff")};
+  std::vector<int32_t> ids(3);
+  ReadByteTokens(path)->Copy(0, ids);
+  EXPECT_EQ(ids, (std::vector<int32_t>{127, 128, 255}));
 }
 
 TEST(ReadByteTokens, RefusesATextGivenTwice) {

@@ -1,8 +1,9 @@
 #include "normlab/model/config.h"
-#include "normlab/norms/norm_list.h"
-#include "normlab/norms/norm_type.h"
 
 #include <vector>
+
+#include "normlab/norms/norm_list.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 namespace {
@@ -31,7 +32,7 @@ std::vector<ConfigKey<GptConfig>> MakeKeys() {
       IntegerKey<C>("n_heads", "attention heads; must divide emb_dim", 1, 1 << 20, &C::n_heads),
       IntegerKey<C>("n_layers", "blocks", 1, 10000, &C::n_layers),
       NumberKey<C>(
-          "drop_rate", "dropout", "0: dropout is not supported yet; set drop_rate to 0",
+          "drop_rate", "dropout", "0, since dropout is not there yet",
           [](double value) { return value == 0; }, &C::drop_rate),
       BoolKey<C>("qkv_bias", "bias on queries, keys and values", &C::qkv_bias),
       BoolKey<C>("tie_weights", "the output head is the token embedding", &C::tie_weights),

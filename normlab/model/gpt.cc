@@ -1,8 +1,9 @@
 #include "normlab/model/gpt.h"
-#include "normlab/norms/norm_list.h"
 
 #include <algorithm>
 #include <optional>
+
+#include "normlab/norms/norm_list.h"
 
 namespace normlab {
 namespace {

@@ -79,7 +79,7 @@ TEST(GptConfig, RefusesWhatCannotBeBuilt) {
   EXPECT_SAYS(ErrorOf([] { Read(R"({"n_layers": 0})"); }), {"n_layers = 0", "from 1"});
   EXPECT_SAYS(ErrorOf([] { Read(R"({"emb_dim": -128})"); }), {"emb_dim = -128"});
   EXPECT_SAYS(ErrorOf([] { Read(R"({"drop_rate": 0.1})"); }),
-              {"drop_rate = 0.1", "not supported yet; set drop_rate to 0"});
+              {"drop_rate = 0.1", "must be 0, since dropout is not there yet"});
   EXPECT_SAYS(ErrorOf([] { Read(R"({"norm_type": "rmsnrm"})"); }),
               {"unknown norm_type \"rmsnrm\"; did you mean \"rmsnorm\"?"});
   EXPECT_SAYS(ErrorOf([] { Read(R"({"norm_eps": -1e-5})"); }), {"norm_eps = -1e-05", "0 to 1"});

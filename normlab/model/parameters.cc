@@ -1,6 +1,5 @@
 #include "normlab/model/parameters.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "normlab/base/error.h"
@@ -96,12 +95,12 @@ ParameterList::ParameterList(const GptConfig& config, double init) {
   if (config.final_norm) norm_site("final_norm");
   if (!config.tie_weights) matrix("out_head.weight", config.vocab_size, C, init);
   parameters_ = builder.Finish(flat_, flat_decayed_);
+  for (size_t i = 0; i < parameters_.size(); ++i) place_of_.emplace(parameters_[i].name, i);
 }
 
 const Parameter* ParameterList::Find(std::string_view name) const {
-  const auto it = std::find_if(parameters_.begin(), parameters_.end(),
-                               [&](const Parameter& parameter) { return parameter.name == name; });
-  return it == parameters_.end() ? nullptr : &*it;
+  const auto it = place_of_.find(name);
+  return it == place_of_.end() ? nullptr : &parameters_[it->second];
 }
 
 int64_t ParameterList::count() const {

@@ -8,6 +8,7 @@
 // zero.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,7 @@ class ParameterList {
 
  private:
   std::vector<Parameter> parameters_;
+  std::map<std::string, size_t, std::less<>> place_of_;  // in parameters_, by name
   int64_t flat_ = 0, flat_decayed_ = 0;
 };
 

@@ -85,11 +85,17 @@ TEST(Parameters, GainsStoredAsOnePlusGStartAtZero) {
   EXPECT_EQ(list.InitialValues(*list.Find("final_norm.scale"), 1), std::vector<double>(768, 0.0));
 }
 
-// T-30
-TEST(Parameters, InitialDeviationsAreTheArticles) {
+// T-30: every tensor of 12 layers, with a tied and an untied head.
+class InitialDeviations : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Parameters, InitialDeviations, testing::Bool(),
+                         [](const auto& tied) { return tied.param ? "Tied" : "Untied"; });
+
+TEST_P(InitialDeviations, AreTheArticles) {
   GptConfig config;
   config.n_layers = 12;
+  config.tie_weights = GetParam();
   const ParameterList list(config, 0.02);
+  EXPECT_EQ(list.Find("out_head.weight") == nullptr, GetParam());
   for (const Parameter& parameter : list.all()) {
     const std::vector<double> values = list.InitialValues(parameter, 3);
     double sum = 0, square = 0;

@@ -9,6 +9,8 @@
 
 namespace normlab {
 
+inline constexpr int kResultsSchemaVersion = 1;
+
 // results.json. A number that does not exist is null; one that is not finite is "nan", "inf" or "-inf".
 Json ResultsJson(const StudyResults& results);
 

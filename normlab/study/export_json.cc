@@ -3,8 +3,6 @@
 namespace normlab {
 namespace {
 
-constexpr int kSchemaVersion = 1;
-
 template <class T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -156,7 +154,7 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
 
 Json ResultsJson(const StudyResults& results) {
   Json json;
-  json["schema_version"] = kSchemaVersion;
+  json["schema_version"] = kResultsSchemaVersion;
   json["machine"] = ToJson(results.machine.value_or(results.plan.machine));
   json["study"] = StudyJson(results);
   json["variants"] = Json::array();

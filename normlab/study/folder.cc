@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/hash.h"
+#include "normlab/study/export.h"
 #include "normlab/train/checkpoint.h"
 
 namespace normlab {
@@ -116,6 +118,18 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
   return cells;
 }
 
+bool IsFinishedStudy(const fs::path& folder) {
+  try {
+    const fs::path path = folder / "study.json";
+    if (KindOf(path) == PathKind::kNothing) return false;
+    const Json json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
+    return std::ranges::all_of(ReadCells(folder, StudyPlanFromJson(json, path.string())),
+                               [](const Cell& cell) { return IsFinished(cell.status); });
+  } catch (const Error&) {
+    return false;  // whoever opens the study says what is wrong
+  }
+}
+
 std::string MajorMinor(std::string_view build) {
   const size_t first = build.find('.');
   return std::string(
@@ -179,15 +193,53 @@ FolderLock::FolderLock(const fs::path& folder) {
 FolderLock::~FolderLock() { ::close(descriptor_); }
 
 void RequireStudyOrNew(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) Fail("\"{}\" is a file; --out names a folder", folder.string());
-  if (fs::exists(folder / "study.json")) return;
-  if (fs::exists(folder / "run.json"))
+  const auto holds = [&](const char* name) { return KindOf(folder / name) != PathKind::kNothing; };
+  const PathKind kind = KindOf(folder);
+  if (kind == PathKind::kNothing) return;
+  if (kind == PathKind::kOther) Fail("\"{}\" is a file; --out names a folder", folder.string());
+  if (holds("study.json")) return;
+  if (holds("run.json"))
     Fail("\"{}\" holds a run of `normlab train`; choose another --out for a study", folder.string());
+  if (holds("runs") || holds("results.json"))
+    Fail(
+        "\"{}\" holds runs or results of a study, but its study.json, which says what they are, is missing; "
+        "restore it, choose another --out, or delete \"{}\" to start anew",
+        folder.string(), folder.string());
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename() == fs::path(FolderLock::kFileName) || IsTemporary(entry.path())) continue;
     Fail("\"{}\" is not empty and holds no study; choose a new folder for --out", folder.string());
   }
+}
+
+void RequireNoLostResults(const fs::path& folder, bool any_finished) {
+  const fs::path path = folder / "results.json";
+  if (KindOf(path) == PathKind::kNothing) return;
+  const std::string way_out =
+      fmt::format("choose another --out, or delete \"{}\" to start anew", folder.string());
+  int version = 0;
+  int64_t finished = 0;
+  try {
+    const Json results = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
+    version = results.at("schema_version").get<int>();
+    for (const Json& cell : results.at("cells")) {
+      const auto status = cell.at("status").get<std::string>();
+      if (status == Name(CellStatus::kDone) || status == Name(CellStatus::kDiverged)) ++finished;
+    }
+  } catch (const std::exception& error) {
+    if (version <= kResultsSchemaVersion) {
+      if (any_finished) return;  // the cells are there: it is made again from them
+      Fail("\"{}\" cannot be read and would be written over: {}; {}", path.string(), error.what(), way_out);
+    }
+  }
+  if (version > kResultsSchemaVersion)
+    Fail(
+        "\"{}\" has schema version {}, and this normlab writes version {}: a newer normlab wrote it, which "
+        "can go "
+        "on with it; or {}",
+        path.string(), version, kResultsSchemaVersion, way_out);
+  if (finished > 0 && !any_finished)
+    Fail("\"{}\" tells of {} finished cells, but none of their folders is left in \"{}\"; restore them, {}",
+         path.string(), finished, (folder / "runs").string(), way_out);
 }
 
 }  // namespace normlab

@@ -44,6 +44,9 @@ void TakeRecord(Cell& cell, RunRecord record);
 // cannot be read.
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
 
+// Whether the folder holds a study of which no cell is left to run; false also where that cannot be read.
+bool IsFinishedStudy(const std::filesystem::path& folder);
+
 // Throws Error where a cell that is finished, or would go on from a checkpoint, was not made with the plan's
 // configuration and data. With `machine`, its build (major.minor), instruction set, device, resolved norm
 // must be those of cells that are still to run; the number of threads and the processor may differ (no bit of
@@ -71,5 +74,10 @@ class FolderLock {
 
 // Throws Error where `folder` holds something that is not a study: a run, or other files.
 void RequireStudyOrNew(const std::filesystem::path& folder);
+
+// Throws Error where writing results.json would lose what it tells: one of a newer normlab, or one with
+// finished cells while none is left among the folders (`any_finished`), so that the study would be declared
+// anew.
+void RequireNoLostResults(const std::filesystem::path& folder, bool any_finished);
 
 }  // namespace normlab

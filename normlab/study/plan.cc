@@ -173,7 +173,8 @@ StudyPlan StudyPlanFromJson(const Json& json, std::string_view source) {
   try {
     const int version = json.at("schema_version").get<int>();
     if (version != StudyPlan::kSchemaVersion)
-      Fail("it has schema version {}; this program reads version {}", version, StudyPlan::kSchemaVersion);
+      Fail("it has schema version {}; this normlab reads version {}{}", version, StudyPlan::kSchemaVersion,
+           version > StudyPlan::kSchemaVersion ? ": a newer normlab wrote it, which can go on with it" : "");
     StudyPlan plan{.varied_keys = json.at("varied_keys").get<std::vector<std::string>>(),
                    .seeds = json.at("seeds").get<std::vector<uint64_t>>(),
                    .baseline = json.at("baseline").get<std::string>(),

@@ -50,10 +50,11 @@ Study::Study(fs::path folder, const StudyRequest& request)
   const fs::path path = folder_ / "study.json";
   const std::string name = folder_.string();
   bool is_new = true;
-  if (fs::exists(path)) {
+  if (KindOf(path) != PathKind::kNothing) {
     const StudyPlan recorded =
         StudyPlanFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
     const std::vector<Cell> before = ReadCells(folder_, recorded);
+    RequireNoLostResults(folder_, AnyFinished(before));
     if (AnyFinished(before)) {
       plan_ = ExtendPlan(recorded, request, LookTaken(recorded, before), name);
       is_new = plan_.cells() != recorded.cells();

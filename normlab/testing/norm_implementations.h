@@ -2,6 +2,7 @@
 // The norm implementations that tests go through: every one that the CPU device lists for a norm, on every
 // instruction set of this processor.
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "normlab/base/isa.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab::test {
 
@@ -28,6 +30,19 @@ inline std::vector<NormImplementation> ImplementationsFor(const Device& device, 
   for (const NormImplementationStatus& status : device.NormImplementations(spec, cols))
     if (!status.refusal) list.push_back(status.implementation);
   return list;
+}
+
+// Every norm_type that runs: "layernorm", "fused_layernorm", ... , "no_norm".
+inline std::vector<std::string> NormTypesThatRun(const Device& device) {
+  std::vector<std::string> names;
+  for (const std::string& name : KnownNormTypes()) {
+    const NormType type = ParseNormType(name);
+    const std::vector<NormImplementation> list = ImplementationsFor(device, {.kind = type.kind}, 64);
+    if (type.implementation == NormImplementation::kFastest ||
+        std::find(list.begin(), list.end(), type.implementation) != list.end())
+      names.push_back(name);
+  }
+  return names;
 }
 
 // Calls f(spec that names the implementation, "fused_layernorm on avx2") for each implementation and

@@ -32,14 +32,20 @@ Machine DescribeMachine(const Device& device) {
           .cpus = DefaultThreads(),
           .onednn = CpuLibraryVersion(),
           .build = NORMLAB_BUILD,
-          .device = std::string(device.name())};
+          .device = std::string(device.name()),
+          .thread_runtime = ThreadRuntime()};
 }
 
 Json ToJson(const Machine& machine) {
-  return {{"cpu", machine.cpu},         {"isa", machine.isa},
-          {"threads", machine.threads}, {"cpus", machine.cpus},
-          {"onednn", machine.onednn},   {"build", machine.build},
-          {"device", machine.device},   {"flush_denormals", machine.flush_denormals}};
+  return {{"cpu", machine.cpu},
+          {"isa", machine.isa},
+          {"threads", machine.threads},
+          {"cpus", machine.cpus},
+          {"onednn", machine.onednn},
+          {"build", machine.build},
+          {"device", machine.device},
+          {"thread_runtime", machine.thread_runtime},
+          {"flush_denormals", machine.flush_denormals}};
 }
 
 Machine MachineFromJson(const Json& json) {
@@ -50,6 +56,7 @@ Machine MachineFromJson(const Json& json) {
           .onednn = json.value("onednn", ""),
           .build = json.value("build", ""),
           .device = json.value("device", ""),
+          .thread_runtime = json.value("thread_runtime", ""),
           .flush_denormals = json.value("flush_denormals", true)};
 }
 

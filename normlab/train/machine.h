@@ -13,10 +13,11 @@ struct Machine {
   std::string cpu;  // model name
   std::string isa;  // widest instruction set in use
   int threads = 1;
-  int cpus = 1;        // that the process may use
-  std::string onednn;  // version
-  std::string build;   // "normlab 0.1.0, GNU 12.2.0, Release"
-  std::string device;  // "cpu"
+  int cpus = 1;                // that the process may use
+  std::string onednn;          // version
+  std::string build;           // "normlab 0.1.0, GNU 12.2.0, Release"
+  std::string device;          // "cpu"
+  std::string thread_runtime;  // "OpenMP libgomp.so.1"
   bool flush_denormals = true;
 };
 

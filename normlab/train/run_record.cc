@@ -89,7 +89,8 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
   try {
     const int version = json.at("schema_version").get<int>();
     if (version != RunRecord::kSchemaVersion)
-      Fail("it has schema version {}; this program reads version {}", version, RunRecord::kSchemaVersion);
+      Fail("it has schema version {}; this normlab reads version {}{}", version, RunRecord::kSchemaVersion,
+           version > RunRecord::kSchemaVersion ? ": a newer normlab wrote it, which can go on with it" : "");
     RunRecord record;
     record.status = StatusFromName(json.at("status").get<std::string>());
     record.error = Optional<std::string>(json, "error").value_or("");
@@ -129,7 +130,7 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
 
 std::optional<RunRecord> ReadRunRecord(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "run.json";
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (KindOf(path) == PathKind::kNothing) return std::nullopt;
   Json json;
   try {
     json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);

@@ -31,7 +31,8 @@ TEST(Schedule, TheCosineStartsAtTheFullRateAndTheLastStepHasTheMinimum) {
 
 // T-09
 TEST(Schedule, NoCombinationOfWarmUpAndLengthDividesByZero) {
-  for (const auto& [warmup, steps] : {std::pair{10, 10}, {11, 10}, {1, 1}, {1, 2}, {1, 3}}) {
+  for (const auto& [warmup, steps] :
+       {std::pair{0, 10}, {10, 10}, {11, 10}, {0, 1}, {1, 1}, {0, 0}, {1, 2}, {1, 3}}) {
     const Schedule schedule{
         .learning_rate = 1, .min_learning_rate = 0.1, .warmup_steps = warmup, .steps = steps};
     for (int step = 0; step < steps + 2; ++step) {

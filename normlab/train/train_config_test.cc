@@ -80,6 +80,23 @@ TEST(TrainConfig, WarmupIsRoundedAndAtLeastOneStep) {
   EXPECT_EQ(With({"steps=10", "warmup_fraction=1"}).WarmupSteps(), 10);
 }
 
+// T-09: what a user can ask for has at least one step, and a warm-up of 1 to all of them.
+TEST(TrainConfig, TheWarmUpNeverExceedsTheRunAndARunHasSteps) {
+  for (const int64_t steps : {1, 2, 10, 33165})
+    for (const double fraction : {0.0, 0.05, 0.5, 1.0}) {
+      TrainConfig config;
+      config.steps = steps;
+      config.warmup_fraction = fraction;
+      EXPECT_NO_THROW(config.Validate());
+      EXPECT_GE(config.WarmupSteps(), 1);
+      EXPECT_LE(config.WarmupSteps(), steps);
+    }
+  TrainConfig config;
+  EXPECT_THROW(Set(config, "steps=0"), Error);
+  EXPECT_THROW(Set(config, "warmup_fraction=1.1"), Error);
+  EXPECT_THROW(Set(config, "warmup_fraction=-0.1"), Error);
+}
+
 TEST(TrainConfig, DefaultsFollowTheKeysTheyComeFrom) {
   EXPECT_DOUBLE_EQ(With({"learning_rate=0.01"}).MinLearningRate(), 0.001);
   EXPECT_EQ(With({"learning_rate=0.01", "min_learning_rate=0.005"}).MinLearningRate(), 0.005);

@@ -34,6 +34,14 @@ class List(program.Case):
         for entry in everything:
             self.assertTrue(entry["refusal"] is None or entry["refusal"])
 
+    def test_a_forced_implementation_is_shown(self):
+        self.assertNotIn("NORMLAB_FORCE_NORM", self.good("list", "implementations").stdout)
+        forced = self.good("list", "implementations", NORMLAB_FORCE_NORM="generic").stdout
+        self.assertIn("NORMLAB_FORCE_NORM=generic is set", forced)
+        entries = json.loads(self.good("list", "implementations", "--json", NORMLAB_FORCE_NORM="generic").stdout)["implementations"]
+        self.assertTrue(all(entry["forced"] == (entry["implementation"] == "generic") for entry in entries))
+        self.refused(1, ["NORMLAB_FORCE_NORM", "\"genric\"", "\"generic\""], "list", "implementations", NORMLAB_FORCE_NORM="genric")
+
     def test_the_environment_limits_the_instruction_set(self):
         isas = json.loads(self.good("list", "devices", "--json").stdout)["devices"][0]["supported_isas"]
         device = json.loads(self.good("list", "devices", "--json", NORMLAB_ISA=isas[0]).stdout)["devices"][0]

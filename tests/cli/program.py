@@ -17,6 +17,11 @@ TINY = [
 ]
 
 
+def sanitized():
+    """Whether the program was built with AddressSanitizer, which maps terabytes: limits of memory say nothing then."""
+    return b"__asan_init" in pathlib.Path(BINARY or sys.argv[1]).read_bytes()
+
+
 class Case(unittest.TestCase):
     """Each test has a folder of its own, with text.txt in it, and works inside it."""
 
@@ -32,13 +37,13 @@ class Case(unittest.TestCase):
         self._folder.cleanup()
 
     def environment(self, **extra):
-        kept = {k: v for k, v in os.environ.items() if k not in ("NORMLAB_ISA", "NO_COLOR")}
+        kept = {k: v for k, v in os.environ.items() if k not in ("NORMLAB_ISA", "NORMLAB_FORCE_NORM", "NORMLAB_MEMORY_MIB", "NO_COLOR")}
         return {**kept, **extra}
 
-    def run_program(self, *arguments, **extra):
-        """The finished process: returncode, stdout, stderr."""
+    def run_program(self, *arguments, preexec_fn=None, **extra):
+        """The finished process: returncode, stdout, stderr. `preexec_fn` sets limits of the process."""
         return subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(**extra), timeout=120,
-                              capture_output=True, text=True, check=False)
+                              preexec_fn=preexec_fn, capture_output=True, text=True, check=False)
 
     def good(self, *arguments, **extra):
         done = self.run_program(*arguments, **extra)

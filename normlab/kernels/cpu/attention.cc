@@ -282,9 +282,13 @@ namespace normlab::cpu {
 HWY_EXPORT(ForwardTask);
 HWY_EXPORT(BackwardTask);
 
+int64_t AttentionForwardFloats(const View& q, int threads) { return ShapeOf(q).forward_floats() * threads; }
+int64_t AttentionBackwardFloats(const View& q, int threads) { return ShapeOf(q).backward_floats() * threads; }
+
 void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
   const int64_t per_thread = ShapeOf(args.q).forward_floats();
-  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
+  float* const scratch =
+      context.Scratch(static_cast<size_t>(AttentionForwardFloats(args.q, context.threads())));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
     HWY_DYNAMIC_DISPATCH(ForwardTask)(args, task, scratch + thread * per_thread);
   });
@@ -292,7 +296,8 @@ void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
 
 void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args) {
   const int64_t per_thread = ShapeOf(args.q).backward_floats();
-  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
+  float* const scratch =
+      context.Scratch(static_cast<size_t>(AttentionBackwardFloats(args.q, context.threads())));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
     HWY_DYNAMIC_DISPATCH(BackwardTask)(args, task, scratch + thread * per_thread);
   });

@@ -198,6 +198,11 @@ std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options) {
   return std::make_unique<CpuDevice>(options);
 }
 
+std::optional<NormImplementation> ForcedCpuNorm() {
+  const NormImplementation forced = cpu::ForcedImplementation();
+  return forced == NormImplementation::kFastest ? std::nullopt : std::optional(forced);
+}
+
 std::string CpuLibraryVersion() { return cpu::OneDnnVersion(); }
 
 bool LimitCpuIsa(std::string_view isa) {

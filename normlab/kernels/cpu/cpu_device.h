@@ -5,6 +5,7 @@
 // scratch memory.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ std::unique_ptr<Device> MakeCpuDevice(const CpuOptions& options);
 // Limits SIMD kernels and oneDNN to an instruction set (base/isa.h names them; "" lifts the limit of the SIMD
 // kernels). Call before the first operation: returns false where oneDNN had already started.
 bool LimitCpuIsa(std::string_view isa);
+
+// What NORMLAB_FORCE_NORM makes of a norm without a prefix; nothing where it is not set. Throws Error for a
+// name that is none.
+std::optional<NormImplementation> ForcedCpuNorm();
 
 // Version of the library that computes the products, for records: "2.6.3" (oneDNN).
 std::string CpuLibraryVersion();

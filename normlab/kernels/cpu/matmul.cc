@@ -113,17 +113,25 @@ void MatMul(CpuContext& context, const MatMulArgs& args) {
   });
 }
 
+namespace {
+
+// Fixed blocks of rows give partial sums, which are then added in order.
+constexpr int64_t kBiasBlock = 128;
+int64_t BiasBlocks(int64_t rows) { return (rows + kBiasBlock - 1) / kBiasBlock; }
+
+}  // namespace
+
+int64_t BiasGradientFloats(int64_t rows, int64_t cols) { return BiasBlocks(rows) * cols; }
+
 void BiasGradient(CpuContext& context, const View& dy, const View& dbias, bool accumulate) {
   const int64_t rows = dy.rows(), cols = dy.cols();
   float* const out = dbias.as<float>();
-  // Fixed blocks of rows give partial sums, which are then added in order.
-  constexpr int64_t kBlock = 128;
-  const int64_t blocks = (rows + kBlock - 1) / kBlock;
-  float* const partial = context.Scratch(static_cast<size_t>(blocks * cols));
+  const int64_t blocks = BiasBlocks(rows);
+  float* const partial = context.Scratch(static_cast<size_t>(BiasGradientFloats(rows, cols)));
   ParallelFor(context.threads(), blocks, [&](int64_t block, int) {
-    const int64_t r0 = block * kBlock;
-    ColumnSums(std::min(kBlock, rows - r0), cols, {dy.as<const float>() + r0 * dy.strides[0], dy.strides[0]},
-               partial + block * cols);
+    const int64_t r0 = block * kBiasBlock;
+    ColumnSums(std::min(kBiasBlock, rows - r0), cols,
+               {dy.as<const float>() + r0 * dy.strides[0], dy.strides[0]}, partial + block * cols);
   });
   const FlushDenormals flush;
   if (!accumulate) std::fill(out, out + cols, 0.0f);

@@ -21,18 +21,6 @@ const NormImplementationEntry* FindEntry(NormImplementation implementation) {
   return nullptr;
 }
 
-// The implementation that the environment asks for, or kFastest where it asks for none.
-NormImplementation ForcedImplementation() {
-  const char* forced = std::getenv(kForceVariable);
-  if (forced == nullptr || *forced == '\0') return NormImplementation::kFastest;
-  std::vector<std::string> names;
-  for (const NormImplementationEntry* entry : NormImplementationOrder()) {
-    names.emplace_back(Name(entry->implementation));
-    if (names.back() == forced) return entry->implementation;
-  }
-  Fail("{} names an unknown implementation {}", kForceVariable, UnknownName(forced, names));
-}
-
 [[noreturn]] void Refuse(const NormSpec& spec, NormImplementation implementation, const std::string& reason) {
   const std::string_view kind = InfoOf(spec.kind).name;
   Fail("{}_{} cannot run here: {}; use {}_{} or {}", Name(implementation), kind, reason,
@@ -46,6 +34,17 @@ std::span<const NormImplementationEntry* const> NormImplementationOrder() {
   static const std::array<const NormImplementationEntry*, 3> order = {&FusedNorm(), &GenericNorm(),
                                                                       &HandrolledNorm()};
   return order;
+}
+
+NormImplementation ForcedImplementation() {
+  const char* forced = std::getenv(kForceVariable);
+  if (forced == nullptr || *forced == '\0') return NormImplementation::kFastest;
+  std::vector<std::string> names;
+  for (const NormImplementationEntry* entry : NormImplementationOrder()) {
+    names.emplace_back(Name(entry->implementation));
+    if (names.back() == forced) return entry->implementation;
+  }
+  Fail("{} names an unknown implementation {}", kForceVariable, UnknownName(forced, names));
 }
 
 const NormImplementationEntry& ResolveNorm(const NormSpec& spec, int64_t cols) {

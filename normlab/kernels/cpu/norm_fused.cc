@@ -149,8 +149,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
   if (InfoOf(args.spec.kind).identity) return IdentityBackward(context, rows);
 
   const int64_t padded = PaddedCols(rows.cols), chunks = NormPartials(rows.rows, rows.cols);
-  float* own_gain =
-      context.Scratch(static_cast<size_t>(padded + ParameterPartials::Floats(chunks, rows.cols)));
+  float* own_gain = context.Scratch(static_cast<size_t>(GainAndPartialsFloats(rows.rows, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
 
@@ -172,7 +171,9 @@ constexpr NormImplementationEntry kFused{
     .saved_elements = [](const NormSpec& spec, int64_t rows,
                          int64_t) { return rows * InfoOf(spec.kind).saved_per_row; },
     .forward = Forward,
-    .backward = Backward};
+    .backward = Backward,
+    .scratch_floats = [](const NormSpec& spec, int64_t rows, int64_t cols,
+                         int) { return InfoOf(spec.kind).identity ? 0 : GainAndPartialsFloats(rows, cols); }};
 
 }  // namespace
 

@@ -88,10 +88,13 @@ namespace {
 HWY_EXPORT(GenericForwardRows);
 HWY_EXPORT(GenericBackwardRows);
 
+// A gain and a bias of its own, and a row of sums for each chunk.
+int64_t ForwardFloats(int64_t chunks, int64_t cols) { return (2 + chunks) * PaddedCols(cols); }
+
 void Forward(CpuContext& context, const NormForwardArgs& args) {
   const NormForwardRows rows = RowsOf(args);
   const int64_t padded = PaddedCols(rows.cols), chunks = RowChunks(context.threads(), rows.rows, rows.cols);
-  float* own_gain = context.Scratch(static_cast<size_t>((2 + chunks) * padded));
+  float* own_gain = context.Scratch(static_cast<size_t>(ForwardFloats(chunks, rows.cols)));
   float *own_bias = own_gain + padded, *sum_rows = own_gain + 2 * padded;
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
   const float* bias = EffectiveBias(rows.bias, rows.cols, own_bias);
@@ -107,8 +110,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
   const NormBackwardRows rows = RowsOf(args);
   const int64_t chunks = NormPartials(rows.rows, rows.cols);
   const int64_t padded = PaddedCols(rows.cols);
-  float* own_gain =
-      context.Scratch(static_cast<size_t>(padded + ParameterPartials::Floats(chunks, rows.cols)));
+  float* own_gain = context.Scratch(static_cast<size_t>(GainAndPartialsFloats(rows.rows, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
 
@@ -127,7 +129,12 @@ constexpr NormImplementationEntry kGeneric{
     .saved_elements = [](const NormSpec& spec, int64_t rows,
                          int64_t) { return rows * InfoOf(spec.kind).saved_per_row; },
     .forward = Forward,
-    .backward = Backward};
+    .backward = Backward,
+    .scratch_floats =
+        [](const NormSpec&, int64_t rows, int64_t cols, int threads) {
+          return std::max(ForwardFloats(RowChunks(threads, rows, cols), cols),
+                          GainAndPartialsFloats(rows, cols));
+        }};
 
 }  // namespace
 

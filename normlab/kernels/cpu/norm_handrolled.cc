@@ -160,6 +160,12 @@ SavedLayout SavedOf(NormKind kind, int64_t rows, int64_t cols) {
   return {.matrices = matrices, .elements = matrices * rows * cols + (matrices > 0 ? rows : 0)};
 }
 
+// Scratch: 5 temporaries, 4 vectors over rows, 2 over columns, the partial sums.
+int64_t ScratchFloats(int64_t rows, int64_t cols) {
+  return 5 * PaddedCols(rows * cols) + 4 * PaddedCols(rows) + 2 * PaddedCols(cols) +
+         ParameterPartials::Floats(NormPartials(rows, cols), cols);
+}
+
 // Binds operands to memory and executes a program pass by pass.
 class Runner {
  public:
@@ -169,11 +175,9 @@ class Runner {
         cols_(cols),
         partials_(NormPartials(rows, cols)),
         counts_(counts) {
-    // Scratch: 5 temporaries, 4 vectors over rows, 2 over columns, the partial sums.
     const int64_t matrix = PaddedCols(rows * cols), row_vector = PaddedCols(rows),
                   col_vector = PaddedCols(cols);
-    float* at = context.Scratch(static_cast<size_t>(5 * matrix + 4 * row_vector + 2 * col_vector +
-                                                    ParameterPartials::Floats(partials_, cols)));
+    float* at = context.Scratch(static_cast<size_t>(ScratchFloats(rows, cols)));
     for (const Operand temp :
          {Operand::kTemp0, Operand::kTemp1, Operand::kTemp2, Operand::kTemp3, Operand::kTemp4})
       at = Bind(temp, {at, cols}) + matrix;
@@ -320,7 +324,9 @@ constexpr NormImplementationEntry kHandrolled{
     .saved_elements = [](const NormSpec& spec, int64_t rows,
                          int64_t cols) { return SavedOf(spec.kind, rows, cols).elements; },
     .forward = Forward,
-    .backward = Backward};
+    .backward = Backward,
+    .scratch_floats = [](const NormSpec&, int64_t rows, int64_t cols,
+                         int) { return ScratchFloats(rows, cols); }};
 
 }  // namespace
 

@@ -18,6 +18,8 @@ struct NormImplementationEntry {
   int64_t (*saved_elements)(const NormSpec& spec, int64_t rows, int64_t cols);
   void (*forward)(CpuContext& context, const NormForwardArgs& args);
   void (*backward)(CpuContext& context, const NormBackwardArgs& args);
+  // Floats of scratch memory that forward and backward ask for, at the most; null where they ask for none.
+  int64_t (*scratch_floats)(const NormSpec& spec, int64_t rows, int64_t cols, int threads) = nullptr;
 };
 
 const NormImplementationEntry& GenericNorm();  // norm_generic.cc: the body of norms/, row by row
@@ -27,6 +29,9 @@ HandrolledNorm();  // norm_handrolled.cc: one operation at a time, as eager fram
 
 // In the order in which kFastest tries them; the hand-rolled one only runs when named. [norm_dispatch.cc]
 std::span<const NormImplementationEntry* const> NormImplementationOrder();
+
+// What NORMLAB_FORCE_NORM asks for, or kFastest where it asks for none. Throws Error for an unknown name.
+NormImplementation ForcedImplementation();
 
 // The entry that runs for the spec. Throws Error where a named implementation refuses. Honours
 // NORMLAB_FORCE_NORM=fused|generic|handrolled, which replaces kFastest only.

@@ -106,4 +106,9 @@ class ParameterPartials {
   int64_t chunks_, cols_, padded_;
 };
 
+// Scratch of a backward pass that needs no more than a gain of its own and the partial sums.
+inline int64_t GainAndPartialsFloats(int64_t rows, int64_t cols) {
+  return PaddedCols(cols) + ParameterPartials::Floats(NormPartials(rows, cols), cols);
+}
+
 }  // namespace normlab::cpu

@@ -18,4 +18,9 @@ void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);  // cross_
 void AdamW(CpuContext& context, const AdamWArgs& args);                // optimizer.cc
 double SumSquares(CpuContext& context, const View& x);                 // optimizer.cc
 
+// Floats of scratch memory that these ask for; the others ask for none.
+int64_t BiasGradientFloats(int64_t rows, int64_t cols);
+int64_t AttentionForwardFloats(const View& q, int threads);
+int64_t AttentionBackwardFloats(const View& q, int threads);
+
 }  // namespace normlab::cpu

@@ -1,0 +1,44 @@
+#pragma once
+// What a run takes, known before it takes anything: the model is built and taken through one step on a device
+// that only counts (kernels/cpu/planning_device.h), so the figures are those of the layouts that allocate.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "normlab/base/available_memory.h"
+#include "normlab/train/config.h"
+
+namespace normlab {
+
+struct MemoryPlan {
+  // Of the device: together they are the run record's peak_bytes.
+  size_t weights = 0, gradients = 0, moments = 0, activations = 0, scratch = 0;
+  // Beside the device, at the most at one time: the largest tensor while it is initialized, or the operands
+  // of the products that are timed alone. (Checkpoints and weights are written piece by piece.)
+  size_t temporary = 0;
+  size_t text = 0;     // the training text, in memory already when the run starts
+  size_t program = 0;  // code, libraries and what they keep; an allowance, measured
+  bool exact = true;   // false: so large that only its order of magnitude was computed
+
+  size_t device_bytes() const { return weights + gradients + moments + activations + scratch; }
+  size_t total() const { return device_bytes() + temporary + text + program; }
+};
+
+struct MemoryPlanRequest {
+  int threads = 1;
+  size_t text_bytes = 0;
+};
+
+// The configuration must be valid.
+MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& request);
+
+// Throws Error where the plan does not fit: what is needed, what there is and who limits it, what takes most,
+// and which keys make it smaller. `available` is what was left when the text had been read.
+void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int threads,
+                   const std::optional<AvailableMemory>& available);
+
+// "about 218 MiB of 15.2 GiB available", the text counted on both sides.
+std::string MemorySentence(const MemoryPlan& plan, const std::optional<AvailableMemory>& available);
+
+}  // namespace normlab

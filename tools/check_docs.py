@@ -7,8 +7,8 @@ and the program.
   dev      ./dev COMMAND is one that ./dev help tells of, and a preset is one of CMakePresets.json
   command  a normlab command runs. Made small first: --data becomes a text of some kilobytes, --out a fresh folder,
            --steps, --seeds, --batch and --context a few, and the model tiny; a bare `normlab compare` only shows
-           its help. Of python3 and ctest, the script and the preset must exist
-  option   an --option in code is in the help of normlab or of ./dev, or in FOREIGN_OPTIONS
+           its help; --resume finds a run of the same kind. Of python3 and ctest, the script and the preset must exist
+  option   an --option in code is in the help of normlab or of ./dev, or one of our scripts', or in FOREIGN_OPTIONS
   example  each line of a block marked cpp or c stands in a file of examples/, which the tests compile and run
 
     tools/check_docs.py PROGRAM [ROOT]        prints what is wrong, exit 1 if anything is
@@ -28,7 +28,7 @@ import tempfile
 HOME = pathlib.Path(__file__).resolve().parent.parent
 # What a build, a run, a study or a reader makes: not in the repository.
 OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "model.safetensors", "study.json", "results.json", "results.csv",
-           ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
+           "checkpoints/*", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
 FOREIGN_OPTIONS = {"--gtest_filter", "--install", "--prefix"}
 FILE = re.compile(r"[\w.*<>-]+(/[\w.*<>-]+)*(/|\.(h|hpp|c|cc|py|md|txt|json|jsonl|csv|cmake|safetensors|so))")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -81,7 +81,9 @@ class Checker:
                          for line in path.read_text(encoding="utf-8").splitlines()}
         self.dev_help = self.output(root / "dev", "help")
         helps = [self.output(program, *command, "--help") for command in ([], ["list"], ["train"], ["compare"])]
-        self.options = set(OPTION.findall(" ".join(helps) + self.dev_help)) | FOREIGN_OPTIONS
+        scripts = [root / name for name in self.files if name.endswith(".py")]
+        declared = [re.findall(r'add_argument\("(--[\w-]+)"', script.read_text(encoding="utf-8")) for script in scripts]
+        self.options = set(OPTION.findall(" ".join(helps) + self.dev_help)) | FOREIGN_OPTIONS | set(sum(declared, []))
         presets = json.loads((root / "CMakePresets.json").read_text(encoding="utf-8"))
         self.presets = {preset["name"] for preset in presets["configurePresets"]}
 
@@ -149,8 +151,13 @@ class Checker:
             if arguments in (["train"], ["compare"], []):
                 arguments = [*arguments, "--help"]
             (pathlib.Path(folder) / "text.txt").write_text("in the beginning was the word. " * 500, encoding="utf-8")
-            done = subprocess.run([self.program, *self.small(arguments)], cwd=folder, capture_output=True, text=True,
-                                  check=False, timeout=300)
+            commands = [self.small(arguments)]
+            if "--resume" in arguments:
+                commands = [self.small([word for word in arguments if word != "--resume"]),
+                            [arguments[0], "--resume", "--out", "out"]]
+            for command in commands:
+                done = subprocess.run([self.program, *command], cwd=folder, capture_output=True, text=True, check=False,
+                                      timeout=300)
         if done.returncode != 0:
             yield number, "command", f"normlab {' '.join(arguments)}: {(done.stderr.splitlines() or ['?'])[-1]}"
 

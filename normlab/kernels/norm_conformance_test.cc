@@ -192,5 +192,27 @@ TEST_P(NormConformance, LargeMeansCostNoDigits) {
   }
 }
 
+// N-04 where a kernel that looks at the first columns is misled: they are far from all others, so sums about
+// them lose what the mean is to the spread, and must be taken again. The bounds are those of the same values
+// in an order that misleads nobody.
+TEST_P(NormConformance, AMisleadingStartOfTheRowCostsNoDigits) {
+  const int64_t cols = 16384;
+  NormProblem problem = RandomNormProblem({.kind = GetParam()}, 1, cols, {}, Seed());
+  NormProblem mild = problem;
+  for (int64_t c = 0; c < 16; ++c) problem.x[c] = mild.x[cols - 1 - c] = 100;
+  const NormAnswer right = Expect(problem).answer;
+  const NormAnswer bounds = ErrorBounds(mild, Expect(mild).answer, kUnitF32, Centering::kExact);
+  ForEachImplementation(*device_, problem.spec, cols, [&](const NormSpec& spec, const std::string& name) {
+    if (spec.implementation != NormImplementation::kFused) return;
+    NormProblem named = problem;
+    named.spec = spec;
+    const NormAnswer answer = RunNorm(*device_, named);
+    Comparison y("y");
+    for (int64_t c = 16; c < cols - 16; ++c) y.Add(answer.y[c], right.y[c], bounds.y[c], c);
+    LogWorst(y, info().identity);
+    EXPECT_TRUE(Within(y, Repro(name)));
+  });
+}
+
 }  // namespace
 }  // namespace normlab::test

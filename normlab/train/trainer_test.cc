@@ -1,6 +1,7 @@
 #include "normlab/train/trainer.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -158,41 +159,50 @@ TEST(Trainer, ANonFiniteGradientStopsTheRunNamesTheTensorAndLeavesTheWeights) {
   EXPECT_EQ(trainer.next_step(), 3);
 }
 
-// T-14: with a learning rate and no gradient, matrices shrink by 1 - lr * decay and 1-D tensors stay.
-TEST(Trainer, DecayShrinksMatricesAlone) {
-  for (const char* norm : {"fused_layernorm", "fused_rmsnorm"}) {
+// T-11: one bad element of one gradient, at the fifth step, while the loss itself is fine.
+TEST(Trainer, OneBadGradientElementStopsTheRunAndLeavesTheWeights) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     TrainConfig config = SmallConfig();
-    Set(config, std::string("norm_type=") + norm);
+    Set(config, "batch=4");
+    Set(config, "micro_batch=2");
     const auto device = MakeCpuDevice({.threads = 2});
-    Gpt model(*device, config.model, config.init, {.micro_batch = 1, .window = 8});
-    model.Initialize(1);
-    const int64_t flat = model.parameters().flat_elements();
-    Arena arena;
-    View m, v;
-    arena = Arena(*device, [&](Arena::Planner& plan) {
-      m = plan.Take({flat}, DType::kF32);
-      v = plan.Take({flat}, DType::kF32);
-    });
-    for (const View& view : {m, v, model.gradients()}) device->Fill(view, 0);
-    std::vector<double> before(static_cast<size_t>(flat)), after(before);
-    device->ReadBack(model.weights(), before);
-    device->AdamW({.gradient = model.gradients(),
-                   .decayed = model.parameters().flat_decayed(),
-                   .learning_rate = 1e-2,
-                   .weight_decay = 0.1,
-                   .weight = model.weights(),
-                   .m = m,
-                   .v = v});
-    device->ReadBack(model.weights(), after);
-    for (const Parameter& parameter : model.parameters().all()) {
-      for (int64_t i = parameter.offset; i < parameter.offset + parameter.elements(); ++i) {
-        const double w = before[static_cast<size_t>(i)];
-        const bool vector = parameter.shape.size() == 1;
-        const double want = vector ? w : 0.999 * w;
-        const double tolerance = vector ? 0 : 2 * test::kUnitF32 * std::abs(w);
-        ASSERT_NEAR(after[static_cast<size_t>(i)], want, tolerance) << parameter.name;
-      }
-    }
+    Trainer trainer(*device, config, SmallText());
+    RunSteps(trainer, *device, 4);
+    const std::string tensor = "trf_blocks.0.ff.layers.0.weight";
+    const View gradient = trainer.model().Gradient(tensor);
+    std::vector<double> before(static_cast<size_t>(trainer.model().parameters().flat_elements())),
+        after(before);
+    device->ReadBack(trainer.model().weights(), before);
+    const auto step =
+        trainer.StepOrPause([&] {  // asked between the two micro-batches, the gradient being half done
+          device->Upload({&bad, 1}, gradient.Reshaped({gradient.elements()}).Slice(7, 8));
+          return false;
+        });
+    ASSERT_TRUE(step && step->divergence) << bad;
+    EXPECT_TRUE(std::isfinite(step->loss));
+    EXPECT_EQ(step->divergence->tensor, tensor);
+    EXPECT_EQ(step->divergence->step, 4);
+    device->ReadBack(trainer.model().weights(), after);
+    EXPECT_TRUE(test::SameBits(after, before, "weights"));
+  }
+}
+
+// After the first step the first moment is (1 - beta1) times the gradient that the optimizer saw.
+TEST(Trainer, ClippingLimitsTheGradientThatTheOptimizerSees) {
+  for (const double limit : {0.0, 0.01, 1e6}) {
+    TrainConfig config = SmallConfig();
+    config.grad_clip = limit;
+    const auto device = MakeCpuDevice({.threads = 2});
+    Trainer trainer(*device, config, SmallText());
+    const StepResult step = trainer.Step();
+    ASSERT_GT(step.gradient_norm, 0.05) << "vacuous";
+    std::vector<double> m(static_cast<size_t>(trainer.model().parameters().flat_elements()));
+    device->ReadBack(trainer.first_moments(), m);
+    double square = 0;
+    for (const double value : m) square += value * value;
+    const double want = (1 - config.beta1) * (limit == 0.01 ? limit : step.gradient_norm);
+    EXPECT_NEAR(std::sqrt(square), want, 1e-5 * want) << "limit " << limit;
   }
 }
 

@@ -161,13 +161,12 @@ def main():
         good, output = build({mutant["test"] for mutant in mutants}, log, arguments.jobs)
         if not good:
             die(f"the sources do not compile\n{output[-3000:]}")
+        passes = {id(mutant): run_test(mutant, log) == "SURVIVED" for mutant in mutants}
         table, width = [], max(len(mutant["name"]) for mutant in mutants)
         for number, mutant in enumerate(mutants, 1):
             began = time.monotonic()
-            if run_test(mutant, log) != "SURVIVED":
-                verdict = "ERROR: the test fails, or is not there, without the mistake"
-            else:
-                verdict = with_mistake(mutant, log, arguments.jobs)
+            verdict = (with_mistake(mutant, log, arguments.jobs) if passes[id(mutant)]
+                       else "ERROR: the test fails, or is not there, without the mistake")
             seconds = time.monotonic() - began
             table.append({"name": mutant["name"], "file": mutant["file"], "test": mutant["test"],
                           "filter": mutant["filter"], "verdict": verdict, "seconds": round(seconds, 1)})

@@ -34,6 +34,10 @@ class Train(program.Case):
                 ("no_norm", [], ["no_norm: x; before each sublayer"], ["note:"]),
                 # What a norm does not read is no error, since a study sets it for all, but it is told.
                 ("rmsnorm", ["norm_bias=false"], ["norm_bias = false changes nothing: rmsnorm does not use it"], []),
+                ("rmsnorm", ["norm_gain=false", "norm_weight_offset=1"],
+                 ["norm_weight_offset = 1.0 changes nothing: rmsnorm does not use it without its gain"], ["1 + g"]),
+                ("rmsnorm", ["norm_cast=before_gain"],
+                 ["norm_cast = \"before_gain\" changes nothing: rmsnorm does not use it in fp32"], []),
                 ("dyt", ["norm_eps=0.1"], ["norm_eps = 0.1 changes nothing: dyt does not use it"], []))):
             with self.subTest(norm=norm, options=options):
                 set_all = [part for option in options for part in ("--set", option)]

@@ -152,12 +152,12 @@ std::pair<std::string, MemoryPlan> CheckMemoryOf(const Grid& grid, const TokenSo
   return largest;
 }
 
-// Variants that differ in nothing but the name of the norm, where both names mean the same code here.
+// Variants that differ in nothing that runs: two names of one norm, or an option that the norm does not read.
 void NoteSameCode(const StudyRequest& request) {
   std::map<std::string, std::string> first_of;  // by everything that runs
   for (size_t v = 0; v < request.grid.variants.size(); ++v) {
     const Variant& variant = request.grid.variants[v];
-    Json runs = ToJson(variant.config);
+    Json runs = ToJson(WithoutUnusedNormOptions(variant.config));
     runs["norm_type"] = InfoOf(variant.config.model.Norm().kind).name;
     const std::string& implementation = request.norm_implementations[v];
     const auto [same, is_new] = first_of.emplace(implementation + DumpJson(runs), variant.name);

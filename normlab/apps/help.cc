@@ -48,6 +48,20 @@ std::vector<std::string> CommandNames(const CLI::App& program) {
   return names;
 }
 
+// The parser's own sentences speak of "At Most 1 required"; each begins with the option, or ends with what
+// was not expected.
+std::string InOurWords(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const size_t colon = text.find(": ");
+  if (colon == std::string::npos) return text;
+  const std::string before = text.substr(0, colon), after = text.substr(colon + 2);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return "\"" + after + "\" is not expected here; names of options begin with --";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+  if (after.starts_with("At Most")) return before + " is given more than once; give it once";
+  return before + " is given without its value";
+}
+
 }  // namespace
 
 std::shared_ptr<CLI::Formatter> MakeHelpFormatter() { return std::make_shared<HelpFormatter>(); }
@@ -77,7 +91,7 @@ std::string UsageMessage(const CLI::App& program, const CLI::ParseError& error, 
     if (const auto nearest = Nearest(argument, options)) text += "; did you mean \"" + *nearest + "\"?";
     return text + see;
   }
-  return Printable(error.what()) + see;
+  return Printable(InOurWords(error)) + see;
 }
 
 }  // namespace normlab::apps

@@ -66,6 +66,36 @@ std::string DecayGroup(const ParameterList& parameters, bool decays) {
   return fmt::format("{} with {} parameters", Counted(tensors, "tensor"), FormatCount(count));
 }
 
+// "; eps 1e-05; without its bias": the options that this norm reads.
+std::string NormOptions(const NormSpec& spec, int64_t width) {
+  const NormInfo& info = InfoOf(spec.kind);
+  std::string text;
+  if (info.uses_fraction)
+    text += fmt::format("; first columns: {} of {}", PartialCols(spec.fraction, width), width);
+  if (info.uses_eps) text += fmt::format("; eps {:g}", spec.eps);
+  if (info.has_alpha) text += fmt::format("; alpha starts at {:g}", spec.alpha_init);
+  if (info.has_gain && !spec.gain) text += "; without its gain";
+  if (info.has_bias && !spec.bias) text += "; without its bias";
+  if (info.has_gain && spec.gain && spec.weight_offset != 0)
+    text += fmt::format("; gains stored as {:g} + g", spec.weight_offset);
+  return text;
+}
+
+// An option that was set for nothing is said, since nothing else in the output would tell.
+void NoteUnusedNormOptions(const TrainConfig& config) {
+  const Json asked = ToJson(config), runs = ToJson(WithoutUnusedNormOptions(config));
+  const bool without_gain = InfoOf(config.model.Norm().kind).has_gain && !config.model.norm_gain;
+  for (const auto& [key, value] : asked.items()) {
+    if (value == runs.at(key)) continue;
+    const bool of_gain = key == "norm_weight_offset" || key == "norm_cast";
+    PrintNote(fmt::format("{} = {} changes nothing: {} does not use it{}", key, DumpJson(value),
+                          config.model.norm_type,
+                          of_gain && without_gain ? " without its gain"
+                          : key == "norm_cast"    ? " in fp32"
+                                                  : ""));
+  }
+}
+
 std::string Banner(const Trainer& trainer, const Machine& machine, const std::string& memory) {
   const TrainConfig& config = trainer.config();
   const GptConfig& model = config.model;
@@ -78,12 +108,12 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
                            FormatCount(model.vocab_size), model.emb_dim,
                            Counted(static_cast<size_t>(model.n_layers), "layer"),
                            Counted(static_cast<size_t>(model.n_heads), "head"), model.context_length));
-  text += Line(
-      "norm",
-      fmt::format("{}: {}; eps {:g}; {}, {}; computed by: {}", model.norm_type, norm.formula, model.NormEps(),
-                  model.norm_position == "pre" ? "before each sublayer" : "after each residual sum",
-                  model.final_norm ? "and before the head" : "none before the head",
-                  Name(trainer.model().norm_implementation())));
+  text += Line("norm",
+               fmt::format("{}: {}{}; {}, {}; computed by: {}", model.norm_type, norm.formula,
+                           NormOptions(model.Norm(), model.emb_dim),
+                           model.norm_position == "pre" ? "before each sublayer" : "after each residual sum",
+                           model.final_norm ? "and before the head" : "none before the head",
+                           Name(trainer.model().norm_implementation())));
   text += Summarize(trainer.tokens(), trainer.split(), config.batch, config.steps).ToString() + "\n";
   text += Line("optimizer",
                fmt::format("AdamW, beta {:g} and {:g}, eps {:g}; gradients clipped at {}", config.beta1,
@@ -235,6 +265,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const std::shared_ptr<const TokenSource> tokens =
       resumed ? ResumedData(arguments.run, resumed->record) : ReadData(arguments.run);
   CheckRun(config, *tokens, *device);
+  NoteUnusedNormOptions(config);
   const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
   const MemoryPlan plan = CheckMemory(config, *tokens, options.threads, available);
 

@@ -156,6 +156,7 @@ PathKind KindOf(const std::filesystem::path& path) {
 }
 
 void CreateDirectories(const std::filesystem::path& path) {
+  if (path.empty()) Fail("\"\" is no name of a folder; give it one");
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path)) return;

@@ -38,8 +38,16 @@ NormType ParseNormType(std::string_view text) {
       if (canonical == Name(type)) return type;
     }
   }
-  const std::vector<std::string> known = KnownNormTypes();
-  Fail("unknown norm_type {}", UnknownName(text, known));
+  // The kinds alone: not every kind has every implementation, and which run is for the device to say.
+  std::string message = fmt::format("unknown norm_type \"{}\"; ", text);
+  if (const auto nearest = Nearest(text, KnownNormTypes()))
+    message += fmt::format("did you mean \"{}\"? ", *nearest);
+  std::string kinds, prefixes;
+  for (const NormInfo& info : AllNorms::kInfos)
+    kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", info.name);
+  for (const NormImplementation implementation : kNamed)
+    prefixes += fmt::format("{}{}_", prefixes.empty() ? "" : ", ", Name(implementation));
+  Fail("{}known: {}; who computes it may stand before: {}", message, kinds, prefixes);
 }
 
 }  // namespace normlab

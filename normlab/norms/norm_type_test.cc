@@ -51,6 +51,11 @@ TEST(NormType, AnUnknownNameIsRefusedWithTheNearest) {
     const std::string message = error.what();
     EXPECT_NE(message.find("\"rmsnrm\""), std::string::npos) << message;
     EXPECT_NE(message.find("did you mean \"rmsnorm\"?"), std::string::npos) << message;
+    // No name that nothing computes: dyt has no fused kernel.
+    EXPECT_EQ(message.find("fused_dyt"), std::string::npos) << message;
+    EXPECT_NE(message.find("dyt, no_norm; who computes it may stand before: fused_, generic_, handrolled_"),
+              std::string::npos)
+        << message;
   }
   for (const char* name :
        {"", "layer_norm", "fused_", "fused_no_norm", "pytorch_", "Layernorm", "fused_layernorm "})

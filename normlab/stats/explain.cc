@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "normlab/base/progress.h"
+
 namespace normlab::stats {
 namespace {
 
@@ -80,10 +82,11 @@ std::string SeedsNeededText(const Comparison& c, const ComparisonRule& rule, con
   // More seeds cannot lift the bar that a diverged run sets.
   if (!c.sd || *c.sd == 0 || c.diverged_variant > 0) return "";
   if (!c.seeds_needed_low) return "; more than a million seeds needed";
-  const std::string range = !c.seeds_needed_high ? fmt::format("at least {}", *c.seeds_needed_low)
+  const std::string low = FormatCount(*c.seeds_needed_low);
+  const std::string range = !c.seeds_needed_high ? "at least " + low
                             : *c.seeds_needed_low == *c.seeds_needed_high
-                                ? fmt::format("{}", *c.seeds_needed_low)
-                                : fmt::format("{} to {}", *c.seeds_needed_low, *c.seeds_needed_high);
+                                ? low
+                                : low + " to " + FormatCount(*c.seeds_needed_high);
   if (c.seeds_needed_high && static_cast<std::size_t>(*c.seeds_needed_high) <= c.n) {
     return fmt::format(
         "; {} seeds would do in 80% of studies, so the difference may lie close to the margin of {}", range,

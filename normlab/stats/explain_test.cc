@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "normlab/base/progress.h"
 #include "normlab/stats/testdata/reference.h"
 
 namespace normlab::stats {
@@ -65,6 +66,16 @@ TEST(ExplainTest, AnUndecidedRatioIsHeldAgainstOne) {
   ComparisonRule rule = kOneLook;
   rule.log_ratio = true;
   EXPECT_TRUE(Says(Explain(Compare(cells, rule), rule), "undecided: the interval holds 1"));
+}
+
+TEST(ExplainTest, ManySeedsAreReadableNumbers) {
+  const Cells cells = {{3.5, 3.0}, {2.7, 3.01}, {3.03, 3.62}, {2.99, 3.3}, {3.93, 3.03}};
+  const Comparison c = Compare(cells, kOneLook);
+  ASSERT_GE(*c.seeds_needed_low, 1000);
+  const std::string text = Explain(c, kOneLook);
+  EXPECT_TRUE(Says(text, "; " + FormatCount(*c.seeds_needed_low) + " to " +
+                             FormatCount(*c.seeds_needed_high) + " seeds needed."))
+      << text;
 }
 
 TEST(ExplainTest, UndecidedIsNotSameness) {

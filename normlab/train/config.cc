@@ -201,4 +201,19 @@ TrainConfig PresetConfig(std::string_view name) {
   Fail("unknown preset {}", UnknownName(name, names));
 }
 
+TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
+  const GptConfig defaults;
+  GptConfig& model = config.model;
+  const NormInfo& info = InfoOf(model.Norm().kind);
+  const bool gains = info.has_gain && model.norm_gain;
+  if (!info.uses_eps) model.norm_eps = defaults.norm_eps;
+  if (!info.has_gain) model.norm_gain = defaults.norm_gain;
+  if (!info.has_bias) model.norm_bias = defaults.norm_bias;
+  if (!info.uses_fraction) model.norm_fraction = defaults.norm_fraction;
+  if (!info.has_alpha) model.norm_alpha_init = defaults.norm_alpha_init;
+  if (!gains) model.norm_weight_offset = defaults.norm_weight_offset;
+  if (!gains || config.residual_dtype == "f32") model.norm_cast = defaults.norm_cast;
+  return config;
+}
+
 }  // namespace normlab

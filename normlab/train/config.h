@@ -96,4 +96,7 @@ struct Preset {
 const std::vector<Preset>& Presets();
 TrainConfig PresetConfig(std::string_view name);  // throws Error with the nearest name
 
+// The same configuration with the options that its norm does not read at their defaults: what runs.
+TrainConfig WithoutUnusedNormOptions(TrainConfig config);
+
 }  // namespace normlab

@@ -187,6 +187,33 @@ TEST(TrainConfig, EveryKeyIsDumpedDescribedAndUnique) {
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
+TEST(TrainConfig, OptionsThatANormDoesNotReadAreTakenOut) {
+  TrainConfig set;
+  set.model.norm_eps = 0.1;
+  set.model.norm_gain = false;
+  set.model.norm_bias = false;
+  set.model.norm_weight_offset = 1;
+  set.model.norm_fraction = 0.5;
+  set.model.norm_alpha_init = 2;
+  set.model.norm_cast = "before_gain";
+  const auto kept = [&](const char* norm) {
+    TrainConfig config = set, defaults;
+    config.model.norm_type = defaults.model.norm_type = norm;
+    std::string keys;
+    const Json used = ToJson(WithoutUnusedNormOptions(config));
+    for (const KeyDifference& difference : Differences(ToJson(defaults), used)) keys += difference.key + " ";
+    return keys;
+  };
+  EXPECT_EQ(kept("layernorm"), "norm_eps norm_gain norm_bias ");
+  EXPECT_EQ(kept("fused_rmsnorm"), "norm_eps norm_gain ");
+  EXPECT_EQ(kept("partial_rmsnorm"), "norm_eps norm_gain norm_fraction ");
+  EXPECT_EQ(kept("rescale"), "norm_eps ");
+  EXPECT_EQ(kept("dyt"), "norm_gain norm_bias norm_alpha_init ");
+  EXPECT_EQ(kept("no_norm"), "");
+  set.model.norm_gain = true;
+  EXPECT_EQ(kept("rmsnorm"), "norm_eps norm_weight_offset ");  // norm_cast: in fp32 both are the same
+}
+
 TEST(TrainConfig, EveryKeyRefusesAValueOfAnotherType) {
   for (const ConfigKey<TrainConfig>& key : TrainConfigKeys()) {
     TrainConfig config;

@@ -60,7 +60,7 @@ class Folders(program.Case):
         self.both(["leads nowhere"], "nowhere")
         self.both(["is a file"], "/dev/null")
         self.both(["\"/proc/nothing/here\""], "/proc/nothing/here")
-        self.both(["\"\""], "")
+        self.both(["\"\" is no name of a folder; give it one"], "")
         self.both(["too long"], "/".join(["deep" * 10] * 150))
 
     @unittest.skipUnless(os.geteuid() == 0 and os.access("/bin/true", os.X_OK), "only root can become another user")

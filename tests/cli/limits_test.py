@@ -151,8 +151,8 @@ class Limits(program.Case):
                       "--speed-margin=1", "--looks=1", "--duel=0"]
         for command, options in (("train", ["--norm=no_norm"]), ("compare", of_compare)):
             for option in [*options, *both]:
-                rows.append((2, [option.split("=")[0]], [command, option, option, "--data", "text.txt", "--out", "out"]))
-            rows.append((2, ["--out"], [command, "--data", "text.txt", "--out", "out", "--out", "other"]))
+                rows.append((2, [option.split("=")[0] + " is given more than once; give it once"], [command, option, option, "--data", "text.txt", "--out", "out"]))
+            rows.append((2, ["--out is given more than once"], [command, "--data", "text.txt", "--out", "out", "--out", "other"]))
         self.check_all(rows)
 
     def test_keys_that_do_not_fit_each_other(self):
@@ -306,6 +306,12 @@ class Limits(program.Case):
         done = self.good(*self.compare("--norms", "rmsnorm,fused_rmsnorm,layernorm", "--seeds", "1"))
         self.assertIn("rmsnorm and fused_rmsnorm run the same code here (fused)", done.stderr)
         self.assertNotIn("layernorm run the same", done.stderr)
+
+    def test_variants_that_differ_in_an_option_that_their_norm_does_not_read_are_noted(self):
+        done = self.good(*self.compare("--norms", "rmsnorm,layernorm", "--vary", "norm_bias=true,false", "--seeds", "1"))
+        notes = [line for line in done.stderr.splitlines() if "the same code" in line]
+        self.assertEqual(len(notes), 1, done.stderr)
+        self.assertIn("norm_type=rmsnorm,norm_bias=true and norm_type=rmsnorm,norm_bias=false run the same code", notes[0])
 
 
 program.main()

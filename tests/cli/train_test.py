@@ -23,6 +23,31 @@ class Train(program.Case):
         self.assertTrue((self.folder / "run/model.safetensors").exists())
         self.assertNotIn("\x1b", done.stdout + done.stderr)
 
+    def test_the_options_of_the_norm_are_told(self):
+        # The line that says which norm runs says what was set, and nothing that its formula does not have.
+        for number, (norm, options, said, unsaid) in enumerate((
+                ("rmsnorm", ["norm_gain=false"], ["eps 1e-05; without its gain;"], ["bias", "alpha", "note:"]),
+                ("layernorm", ["norm_bias=false", "norm_weight_offset=1", "norm_eps=0.001"],
+                 ["eps 0.001; without its bias; gains stored as 1 + g;"], ["note:"]),
+                ("partial_rmsnorm", ["norm_fraction=0.25"], ["first columns: 8 of 32; eps"], ["note:"]),
+                ("dyt", ["norm_alpha_init=0.75"], ["alpha starts at 0.75;"], ["+ bias; eps", "note:"]),
+                ("no_norm", [], ["no_norm: x; before each sublayer"], ["note:"]),
+                # What a norm does not read is no error, since a study sets it for all, but it is told.
+                ("rmsnorm", ["norm_bias=false"], ["norm_bias = false changes nothing: rmsnorm does not use it"], []),
+                ("rmsnorm", ["norm_gain=false", "norm_weight_offset=1"],
+                 ["norm_weight_offset = 1.0 changes nothing: rmsnorm does not use it without its gain"], ["1 + g"]),
+                ("rmsnorm", ["norm_cast=before_gain"],
+                 ["norm_cast = \"before_gain\" changes nothing: rmsnorm does not use it in fp32"], []),
+                ("dyt", ["norm_eps=0.1"], ["norm_eps = 0.1 changes nothing: dyt does not use it"], []))):
+            with self.subTest(norm=norm, options=options):
+                set_all = [part for option in options for part in ("--set", option)]
+                done = self.good(*self.train("--norm", norm, *set_all, out=f"run{number}"))
+                text = " ".join(done.stdout.split("\ndata ")[0].split()) + done.stderr.replace("note: other", "")
+                for part in said:
+                    self.assertIn(part, text)
+                for part in unsaid:
+                    self.assertNotIn(part, text.replace("gain * x / sqrt(mean(x^2) + eps)", ""))
+
     def test_json_is_all_that_stands_on_stdout(self):
         record = json.loads(self.good(*self.train("--json")).stdout)
         self.assertEqual(record["steps_done"], 4)

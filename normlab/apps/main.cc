@@ -18,6 +18,7 @@
 #include "normlab/apps/help.h"
 #include "normlab/base/error.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/study/text_table.h"
 #include "normlab/train/machine.h"
 
 namespace normlab::apps {
@@ -41,7 +42,7 @@ constexpr const char* kFooter =
 
 void PrintError(std::string_view text) {
   std::fflush(stdout);
-  const std::string line = fmt::format("normlab: error: {}\n", text);
+  const std::string line = fmt::format("normlab: error: {}\n", Printable(text));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -131,7 +132,7 @@ void Print(std::string_view text) {
 }
 
 void PrintNote(std::string_view text) {
-  const std::string line = fmt::format("normlab: note: {}\n", text);
+  const std::string line = fmt::format("normlab: note: {}\n", Printable(text));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -19,6 +19,31 @@ bool IsOver(const RunRecord& record, const fs::path& folder) {
          (record.error.empty() || ListCheckpoints(folder).complete.empty());
 }
 
+// A checkpoint that was put into the folder of another run would make that one's record say what it never
+// was.
+void RequireOfRun(const Resumption& resumption, const RunRecord& run, const fs::path& folder) {
+  const auto refuse = [&](const std::string& what) {
+    Fail(
+        "the checkpoint \"{0}\" is not of the run in \"{1}\", whose run.json says otherwise: {2}; delete "
+        "that "
+        "checkpoint, or go on with it elsewhere: --resume {0} and another --out",
+        resumption.checkpoint->string(), folder.string(), what);
+  };
+  for (const KeyDifference& difference : Differences(run.config, resumption.record.config))
+    refuse(fmt::format("{} = {} in run.json, {} in the checkpoint", difference.key,
+                       DumpJson(difference.recorded), DumpJson(difference.asked)));
+  const Json there = run.data.value("hash", Json()), here = resumption.record.data.value("hash", Json());
+  if (there != here)
+    refuse(fmt::format("the hash of the text is {} in run.json, {} in the checkpoint", DumpJson(there),
+                       DumpJson(here)));
+}
+
+Resumption OfRun(const fs::path& folder, const fs::path& checkpoint, const std::optional<RunRecord>& run) {
+  Resumption resumption{.record = ReadCheckpointState(checkpoint).record, .checkpoint = checkpoint};
+  if (run) RequireOfRun(resumption, *run, folder);
+  return resumption;
+}
+
 // A checkpoint that the user names: of the run in `folder`, or to go on from in a new folder.
 Resumption Named(const fs::path& folder, fs::path checkpoint, const std::optional<RunRecord>& run) {
   if (checkpoint.filename().empty()) checkpoint = checkpoint.parent_path();  // "step-00000100/"
@@ -40,7 +65,7 @@ Resumption Named(const fs::path& folder, fs::path checkpoint, const std::optiona
         "that "
         "checkpoint there",
         folder.string(), checkpoint.string());
-  return {.record = ReadCheckpointState(checkpoint).record, .checkpoint = checkpoint};
+  return OfRun(folder, checkpoint, run);
 }
 
 }  // namespace
@@ -54,8 +79,7 @@ std::optional<Resumption> FindResumption(const fs::path& folder, const std::stri
   const std::optional<RunRecord> run = ReadRunRecord(folder);
   if (run && IsOver(*run, folder)) return Resumption{.record = *run, .checkpoint = std::nullopt};
   if (!checkpoint.empty()) return Named(folder, checkpoint, run);
-  if (const auto latest = LatestCheckpoint(folder, note))
-    return Resumption{.record = ReadCheckpointState(*latest).record, .checkpoint = *latest};
+  if (const auto latest = LatestCheckpoint(folder, note)) return OfRun(folder, *latest, run);
   if (run) return Resumption{.record = *run, .checkpoint = std::nullopt};
   if (fs::exists(folder / FolderLock::kFileName)) return std::nullopt;
   if (fs::exists(folder / "model.safetensors"))

@@ -151,6 +151,20 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
   return text + Line("written", Printable(folder.string()) + ": run.json, metrics.jsonl, model.safetensors");
 }
 
+// The cells of a study are locked and compared as one: nothing but `compare` runs in them.
+void RequireNoCell(const fs::path& folder) {
+  std::error_code error;
+  const fs::path cell = fs::weakly_canonical(folder, error);
+  const fs::path study = cell.parent_path().parent_path().parent_path();
+  if (error || !fs::exists(study / "study.json", error)) return;
+  if (cell.parent_path().parent_path().filename() != "runs") return;
+  Fail(
+      "\"{}\" is the place of a cell of the study in \"{}\"; the same `normlab compare` goes on with it; "
+      "choose "
+      "another --out for a run",
+      folder.string(), study.string());
+}
+
 // A finished run is never written over.
 void RequireFree(const fs::path& folder) {
   const PathKind kind = KindOf(folder);
@@ -252,6 +266,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
                           Name(resumed->record.status)));
     return Outcome(arguments, resumed->record);
   }
+  RequireNoCell(folder);
   if (arguments.run.data.empty() && !resumed)
     throw UsageError("--data is required; see `normlab train --help`");
 

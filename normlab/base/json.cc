@@ -21,12 +21,26 @@ std::string Position(std::string_view text, size_t byte) {
   return fmt::format("line {}, column {}", lines + 1, before.size() - line_start + 1);
 }
 
+// The bytes of a file that is no text go to no terminal, and a string without end fills no screen.
+std::string OneLine(std::string_view text) {
+  constexpr size_t kLongest = 300;
+  std::string line;
+  for (const char c : text) {
+    if (line.size() >= kLongest) return line + "...";
+    if (c >= 0x20 && c < 0x7f)
+      line += c;
+    else
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return line;
+}
+
 // What nlohmann says, without its "[json.exception...] parse error at line 1, column 2: ".
 std::string Plain(std::string what) {
   if (const size_t bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
   if (what.starts_with("parse error"))
     if (const size_t colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
-  return what;
+  return OneLine(what);
 }
 
 }  // namespace

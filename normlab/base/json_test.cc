@@ -49,6 +49,13 @@ TEST(ParseJson, RefusesBrokenText) {
   EXPECT_SAYS(ErrorOf([] { ParseJson(std::string_view("{}\0junk", 7), "test"); }), {"zero byte"});
 }
 
+TEST(ParseJson, AMessageIsOneShortLineOfText) {
+  const std::string bytes = ErrorOf([] { ParseJson("{\"a\": \"\xed\xff\"}", "test"); });
+  EXPECT_EQ(bytes.find_first_of("\xed\xff\n"), std::string::npos) << bytes;
+  const std::string endless = ErrorOf([] { ParseJson("{\"a\": \"" + std::string(1'000'000, 'x'), "test"); });
+  EXPECT_LT(endless.size(), 500u);
+}
+
 TEST(ParseJson, RefusesDeepNestingWithoutACrash) {
   EXPECT_SAYS(ErrorOf([] { ParseJson(std::string(100000, '['), "test"); }), {"nested deeper"});
   std::string objects;

@@ -233,6 +233,11 @@ int64_t SavedElements(const normlab_norm& norm, const char* function, int64_t ro
 
 // ---- Options.
 
+// What becomes infinite in fp32 would make every result NaN.
+bool IsFloat(double value) {
+  return std::fabs(value) <= static_cast<double>(std::numeric_limits<float>::max());
+}
+
 // The options that are numbers of the spec. One line here makes one known.
 struct NumberOption {
   const char* name;
@@ -241,9 +246,8 @@ struct NumberOption {
   const char* allowed;
 };
 constexpr NumberOption kNumberOptions[] = {
-    {"eps", &NormSpec::eps, [](double v) { return std::isfinite(v) && v >= 0; },
-     "a finite number, at least 0"},
-    {"weight_offset", &NormSpec::weight_offset, [](double v) { return std::isfinite(v); }, "a finite number"},
+    {"eps", &NormSpec::eps, [](double v) { return IsFloat(v) && v >= 0; }, "finite as a float, at least 0"},
+    {"weight_offset", &NormSpec::weight_offset, IsFloat, "finite as a float"},
     {"fraction", &NormSpec::fraction, [](double v) { return v > 0 && v <= 1; }, "above 0 and at most 1"},
 };
 constexpr const char* kThreads = "threads";

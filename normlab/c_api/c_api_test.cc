@@ -281,10 +281,11 @@ TEST(CApi, InPlaceIsExactAndAPartialOverlapIsRefused) {
 TEST(CApi, AnEpsThatIsNegativeOrNotANumberIsRefused) {
   const Norm norm("layernorm");
   EXPECT_EQ(norm.Get("eps"), 1e-5);
-  for (const double eps : {-1e-9, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+  for (const double eps : {-1e-9, -1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e39}) {
     ExpectRefused(normlab_norm_set(norm.handle, "eps", eps), "at least 0");
     EXPECT_EQ(norm.Get("eps"), 1e-5);
   }
+  ExpectRefused(normlab_norm_set(norm.handle, "weight_offset", -1e39), "finite as a float");
   norm.Set("eps", 0);
   Problem zero(2, 33);
   zero.x = zero.Spread(Floats(66, 0));

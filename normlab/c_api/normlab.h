@@ -67,12 +67,13 @@ NORMLAB_API void normlab_norm_destroy(normlab_norm* norm);
 
 /* Options, by name. What was set holds for later calls.
 
-     "eps"            added inside the root: finite, at least 0. 0 gives 0 (not NaN) for a row without spread
-     "weight_offset"  the gain is weight + weight_offset: 0, or 1 where weights are stored as 1 + g. Finite
+     "eps"            added inside the root: at least 0. 0 gives 0 (not NaN) for a row without spread
+     "weight_offset"  the gain is weight + weight_offset: 0, or 1 where weights are stored as 1 + g
      "fraction"       of a row that partial_rmsnorm measures: above 0, at most 1; 0.0625 at first
      "threads"        of a call, 1 at first; 0 asks for as many as the process may use, and reads so
 
-   Read-only, 1 or 0: "has_weight", "has_bias", "has_alpha", whether the norm knows this parameter. */
+   All must be finite as floats. Read-only, 1 or 0: "has_weight", "has_bias", "has_alpha", whether the norm
+   knows this parameter. */
 NORMLAB_API normlab_status normlab_norm_set(normlab_norm* norm, const char* option, double value);
 NORMLAB_API normlab_status normlab_norm_get(const normlab_norm* norm, const char* option, double* value);
 

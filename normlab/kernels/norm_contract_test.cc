@@ -174,6 +174,22 @@ TEST_P(NormContract, PlaceInMemoryDoesNotChangeTheBits) {
   }
 }
 
+// N-13 with its own numbers: 64 rows of 769, one element off, a hundred times.
+TEST_P(NormContract, RowsOfOddWidthOneElementOffRepeatTheirBits) {
+  const NormProblem problem = Problem(64, 769, {.mean = 3});
+  ForEachImplementation(
+      *device_, spec(), 769,
+      [&](const NormSpec& s, const std::string& name) {
+        const NormAnswer aligned = RunNorm(*device_, As(problem, s));
+        for (int repeat = 0; repeat < 100; ++repeat) {
+          const NormAnswer answer = RunNorm(*device_, As(problem, s), {.misalignment = 1});
+          ASSERT_TRUE(answer.guards_intact) << name << " repeat " << repeat;
+          ExpectSameBits(answer, aligned, fmt::format("{} repeat {}", name, repeat));
+        }
+      },
+      /*every_isa=*/false);
+}
+
 // ---- Special values and sizes.
 
 // Element by element: not a number exactly where the oracle has none.
@@ -323,6 +339,23 @@ TEST_P(NormContract, EpsZeroIsExactAndGivesZeroForARowWithoutSize) {
     }
     EXPECT_TRUE(Within(y, Repro(name)));
   });
+}
+
+// N-07: a row whose squares are below the range of fp32 has no size that fp32 can tell: with eps 0 it is
+// normalized to 0, forward and backward, as a row of zeros is.
+TEST_P(NormContract, EpsZeroGivesZeroForARowWhoseSquaresUnderflow) {
+  if (!info().uses_eps) return;
+  for (const double size : {1e-30, 1e-37}) {
+    NormProblem problem = Problem(1, 33);
+    problem.spec.eps = 0;
+    for (size_t c = 0; c < 33; ++c) problem.x[c] = RoundToF32(c % 2 == 0 ? size : -size);
+    problem.bias.assign(problem.bias.size(), 0);
+    ForEachImplementation(*device_, problem.spec, 33, [&](const NormSpec& s, const std::string& name) {
+      const NormAnswer answer = RunNorm(*device_, As(problem, s));
+      for (const Values* values : {&answer.y, &answer.dx, &answer.dweight})
+        for (const double value : *values) ASSERT_EQ(value, 0) << name << " size " << size;
+    });
+  }
 }
 
 }  // namespace

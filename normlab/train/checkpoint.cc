@@ -141,12 +141,21 @@ std::string CheckpointName(const TrainPosition& position) {
 CheckpointList ListCheckpoints(const fs::path& run) {
   CheckpointList list;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(CheckpointsOf(run), error)) {
+  const fs::path folder = CheckpointsOf(run);
+  // Taken for "none", either would make a run begin again.
+  if (KindOf(folder) == PathKind::kNothing && fs::is_symlink(folder, error))
+    Fail(
+        "\"{}\" is a link that leads nowhere; is its disk mounted? Or remove the link to go on without "
+        "checkpoints",
+        folder.string());
+  if (KindOf(folder) == PathKind::kOther)
+    Fail("\"{}\" is a file, where the checkpoints of a run belong; move it away", folder.string());
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (!PositionOf(entry.path())) continue;
     (fs::exists(entry.path() / kState) ? list.complete : list.incomplete).push_back(entry.path());
   }
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    Fail("cannot list the folder \"{}\": {}", CheckpointsOf(run).string(), error.message());
+    Fail("cannot list the folder \"{}\": {}", folder.string(), error.message());
   const auto earlier = [](const fs::path& a, const fs::path& b) { return PositionOf(a) < PositionOf(b); };
   std::sort(list.complete.begin(), list.complete.end(), earlier);
   std::sort(list.incomplete.begin(), list.incomplete.end(), earlier);
@@ -246,6 +255,7 @@ void VerifyCheckpoint(const fs::path& checkpoint, const CheckpointState& state) 
   for (const auto& [name, stamp] : state.files) {
     const fs::path path = checkpoint / name;
     if (!fs::exists(path)) Unusable(checkpoint, fmt::format("{} is missing", name));
+    if (!fs::is_regular_file(path)) Unusable(checkpoint, fmt::format("{} is no file", name));
     const FileStamp found{.bytes = fs::file_size(path), .hash = FileHash(path)};
     if (found == stamp) continue;
     const std::string here = Place(state.position);

@@ -114,11 +114,14 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
     most += fmt::format("{}{} {}", i == 0 ? "" : ", ", parts[i].second,
                         FormatBytes(static_cast<double>(parts[i].first)));
   const bool rows_matter = plan.activations + plan.scratch > plan.weights + plan.gradients + plan.moments;
-  const bool stacks_matter = stacks > plan.device_bytes();
+  const bool stacks_matter = threads > 1 && stacks > plan.device_bytes();
+  const size_t fixed = plan.program + stacks;
+  const bool limit_matters = fixed > available->bytes && fixed > plan.device_bytes();  // no model would fit
   Fail("the run needs {} {} of memory, and {} leaves {}; most goes to {}; {}",
        plan.exact ? "about" : "at least", FormatBytes(static_cast<double>(plan.total() + stacks)),
        available->limit, FormatBytes(static_cast<double>(available->bytes + plan.text)), most,
-       stacks_matter ? fmt::format("take fewer --threads than {}, or raise the limit", threads)
+       stacks_matter   ? fmt::format("take fewer --threads than {}, or raise the limit", threads)
+       : limit_matters ? "free some memory, or raise the limit"
        : rows_matter && config.MicroBatch() > 1
            ? fmt::format("set a smaller micro_batch than {} (the batch may stay), or a smaller --context",
                          config.MicroBatch())

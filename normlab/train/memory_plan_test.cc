@@ -116,6 +116,15 @@ TEST(RequireMemory, CountsStacksWhereTheAddressSpaceIsLimited) {
     RequireMemory(plan, config, 50, AvailableMemory{plan.total(), AvailableMemory::kAddressSpace});
   });
   EXPECT_NE(message.find("fewer --threads than 50"), std::string::npos) << message;
+  // With one thread and a model of nothing, neither is what could give way.
+  const TrainConfig least = Config({"emb_dim=16", "n_heads=1", "n_layers=1", "batch=1", "context_length=16"});
+  const std::string alone = ErrorOf([&] {
+    RequireMemory(PlanMemory(least, {}), least, 1,
+                  AvailableMemory{size_t{3} << 20, AvailableMemory::kAddressSpace});
+  });
+  EXPECT_NE(alone.find("raise the limit"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("fewer"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("preset"), std::string::npos) << alone;
 }
 
 TEST(RequireMemory, ALargeModelIsAnsweredWithASmallerOne) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 namespace normlab {
 namespace {
@@ -95,26 +96,31 @@ std::optional<StepResult> Trainer::StepOrPause(const std::function<bool()>& paus
   }
   result.loss = position_.loss_sum * scale;
 
-  double square = 0;
-  device_.SumSquares(model_.gradients(), norm_);
-  device_.ReadBack(norm_, {&square, 1});
-  result.gradient_norm = std::sqrt(square);
+  result.gradient_norm = Norm(model_.gradients());
 
   const bool loss_finite = std::isfinite(result.loss);
   if (loss_finite && std::isfinite(result.gradient_norm)) {
     const bool clip = config_.grad_clip > 0 && result.gradient_norm > config_.grad_clip;
-    device_.AdamW({.gradient = model_.gradients(),
-                   .decayed = model_.parameters().flat_decayed(),
-                   .step = position_.step + 1,
-                   .learning_rate = result.learning_rate,
-                   .beta1 = config_.beta1,
-                   .beta2 = config_.beta2,
-                   .eps = config_.adam_eps,
-                   .weight_decay = config_.weight_decay,
-                   .gradient_scale = clip ? config_.grad_clip / result.gradient_norm : 1.0,
-                   .weight = model_.weights(),
-                   .m = m_,
-                   .v = v_});
+    const AdamWArgs update = {
+        .gradient = model_.gradients(),
+        .decayed = model_.parameters().flat_decayed(),
+        .step = position_.step + 1,
+        .learning_rate = result.learning_rate,
+        .beta1 = config_.beta1,
+        .beta2 = config_.beta2,
+        .eps = config_.adam_eps,
+        .weight_decay = config_.weight_decay,
+        .gradient_scale = clip ? config_.grad_clip / result.gradient_norm : 1.0,
+        .weight = model_.weights(),
+        .m = m_,
+        .v = v_,
+    };
+    if (StaysFinite(update, result.gradient_norm * update.gradient_scale))
+      device_.AdamW(update);
+    else
+      result.divergence = Divergence{.step = position_.step,
+                                     .what = "the bound of the next weights",
+                                     .value = std::numeric_limits<double>::infinity()};
   } else {
     result.divergence = Divergence{.step = position_.step,
                                    .what = loss_finite ? "gradient norm" : "loss",
@@ -126,12 +132,27 @@ std::optional<StepResult> Trainer::StepOrPause(const std::function<bool()>& paus
   return result;
 }
 
+double Trainer::Norm(const View& flat) {
+  double square = 0;
+  device_.SumSquares(flat, norm_);
+  device_.ReadBack(norm_, {&square, 1});
+  return std::sqrt(square);
+}
+
+bool Trainer::StaysFinite(const AdamWArgs& update, double gradient) {
+  const bool known = bounded_steps_ == position_.step;  // else the weights came from elsewhere
+  if (known) bound_ = bound_.After(update, gradient);
+  // The bound grows with every step, and is taken anew should it ever leave the range.
+  if (!known || !bound_.FitsFloat())
+    bound_ = UpdateBound(Norm(model_.weights()), Norm(m_)).After(update, gradient);
+  bounded_steps_ = position_.step + 1;
+  return bound_.FitsFloat();
+}
+
 std::optional<std::string> Trainer::FirstNonFiniteGradient() {
   for (const Parameter& parameter : model_.parameters().all()) {
-    double square = 0;
-    device_.SumSquares(model_.Gradient(parameter.name).Reshaped({parameter.elements()}), norm_);
-    device_.ReadBack(norm_, {&square, 1});
-    if (!std::isfinite(square)) return parameter.name;
+    const View gradient = model_.Gradient(parameter.name);
+    if (!std::isfinite(Norm(gradient.Reshaped({parameter.elements()})))) return parameter.name;
   }
   return std::nullopt;
 }

@@ -15,13 +15,14 @@
 #include "normlab/model/gpt.h"
 #include "normlab/train/config.h"
 #include "normlab/train/schedule.h"
+#include "normlab/train/update_bound.h"
 
 namespace normlab {
 
-// Why a run stopped learning: what became non-finite first, and where it was seen.
+// Why a run stopped learning: what became non-finite first, or would have, and where it was seen.
 struct Divergence {
   int64_t step = 0;                   // from 0
-  std::string what;                   // "loss" or "gradient norm"
+  std::string what;                   // "loss", "gradient norm" or "the bound of the next weights"
   std::optional<std::string> tensor;  // the first parameter, in forward order, whose gradient is not finite
   double value = 0;                   // nan or inf
   std::string ToString() const;
@@ -91,6 +92,9 @@ class Trainer {
   std::optional<double> ProductsBound();
 
  private:
+  double Norm(const View& flat);
+  // Whether no weight can leave fp32 by this update, whose gradient has this norm when it is scaled.
+  bool StaysFinite(const AdamWArgs& update, double gradient);
   std::optional<std::string> FirstNonFiniteGradient();
 
   Device& device_;
@@ -105,6 +109,8 @@ class Trainer {
   std::vector<int32_t> inputs_, targets_;  // of one micro-batch
   std::vector<double> losses_;
   TrainPosition position_;
+  UpdateBound bound_{0, 0};
+  int64_t bounded_steps_ = -1;  // steps after which bound_ holds
   std::optional<double> products_bound_;
 };
 

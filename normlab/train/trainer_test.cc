@@ -188,6 +188,47 @@ TEST(Trainer, OneBadGradientElementStopsTheRunAndLeavesTheWeights) {
   }
 }
 
+// T-11: a rate at which the update leaves fp32. Once made, it would have destroyed the last good weights.
+TEST(Trainer, AnUpdateThatOverflowsIsNotMade) {
+  for (const char* overflow :
+       {"learning_rate=1e38", "learning_rate=1e39", "learning_rate=1e300", "weight_decay=1e300"}) {
+    TrainConfig config = SmallConfig({"warmup_fraction=0.25", overflow});
+    const auto device = MakeCpuDevice({.threads = 2});
+    Trainer trainer(*device, config, SmallText());
+    std::vector<double> before(static_cast<size_t>(trainer.model().parameters().flat_elements())),
+        after(before);
+    device->ReadBack(trainer.model().weights(), before);
+    const StepResult step = trainer.Step();
+    ASSERT_TRUE(step.divergence.has_value()) << overflow;
+    EXPECT_TRUE(std::isfinite(step.loss) && std::isfinite(step.gradient_norm)) << overflow;
+    EXPECT_NE(step.divergence->ToString().find("weights became inf at step 1"), std::string::npos)
+        << step.divergence->ToString();
+    device->ReadBack(trainer.model().weights(), after);
+    EXPECT_TRUE(test::SameBits(after, before, overflow));
+    EXPECT_EQ(trainer.next_step(), 0);
+  }
+}
+
+// T-11: whatever the rate, the weights are finite when a run has diverged; and below the range nothing is
+// called divergence that is none.
+TEST(Trainer, WeightsAreFiniteAfterEveryDivergence) {
+  for (const double rate : {1e-3, 0.1, 1e2, 1e6, 1e12, 1e20, 1e28, 1e30, 1e32, 1e36, 3e37, 1e38, 1e40}) {
+    TrainConfig config = SmallConfig({"norm_type=rmsnorm", "grad_clip=0"});
+    config.learning_rate = rate;
+    const auto device = MakeCpuDevice({.threads = 2});
+    Trainer trainer(*device, config, SmallText());
+    std::optional<Divergence> divergence;
+    while (!divergence && trainer.next_step() < config.steps) divergence = trainer.Step().divergence;
+    EXPECT_EQ(divergence.has_value(), rate > 1) << rate;
+    if (rate < 1e20 && divergence) {
+      EXPECT_NE(divergence->what, "the bound of the next weights") << rate;
+    }
+    std::vector<double> weights(static_cast<size_t>(trainer.model().parameters().flat_elements()));
+    device->ReadBack(trainer.model().weights(), weights);
+    for (const double weight : weights) ASSERT_TRUE(std::isfinite(weight)) << rate;
+  }
+}
+
 // After the first step the first moment is (1 - beta1) times the gradient that the optimizer saw.
 TEST(Trainer, ClippingLimitsTheGradientThatTheOptimizerSees) {
   for (const double limit : {0.0, 0.01, 1e6}) {

@@ -145,6 +145,29 @@ class Folders(program.Case):
         self.damaged(["steps = 4", "steps = 5"], lambda study: None, other)
         self.damaged(["normlab compare"], lambda study: None, self.train(out="study"))
 
+    # The lock of a study is in its own folder: a run in one of its cells would write beside `compare`, unseen.
+    def test_train_keeps_out_of_the_cells_of_a_study(self):
+        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", "--checkpoint-every", "20", steps="2000")
+        running = subprocess.Popen([program.BINARY, *command], cwd=self.folder, env=self.environment(),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        def begun():
+            return [path.parent.parent for path in (self.folder / "study").glob("runs/*/*/checkpoints/step-*")]
+        while running.poll() is None and not begun():
+            time.sleep(0.002)
+        [cell] = set(begun())
+        inside = str(cell.relative_to(self.folder))
+        other = "study/runs/rmsnorm/seed-2" if cell.name == "seed-1" else "study/runs/rmsnorm/seed-1"
+        commands = (["train", "--resume", "--out", inside], self.train("--resume", out=inside), self.train(out=other))
+        for stopped in (False, True):
+            if stopped:
+                running.kill()
+                self.assertEqual(running.wait(timeout=60), -signal.SIGKILL, "it ended before it could be killed")
+            for inner in commands:
+                self.refused(1, ["cell of the study", "normlab compare", "--out"], *inner)
+        self.assertFalse((self.folder / other / "run.json").exists())
+        self.good(*command)
+        self.assertIn("nothing to resume", self.good("train", "--resume", "--out", inside).stderr)  # shown, not written
+
     def test_a_finished_study_is_shown_where_no_run_would_fit(self):
         shown = self.good(*self.study()).stdout
         self.assertEqual(self.good(*self.study(), NORMLAB_MEMORY_MIB="1").stdout, shown)

@@ -1,6 +1,7 @@
 """normlab train --resume and its checkpoints: what is taken from the run, what is refused and in which words."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -122,6 +123,67 @@ class Resume(program.Case):
         self.assertIn("after 10 of 20", done.stdout)
         self.assertEqual((self.folder / "run/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
 
+    # C-11: of another run (seed, norm, text), put into this one's folder.
+    def test_a_checkpoint_of_another_run_is_refused(self):
+        self.with_checkpoints()
+        (self.folder / "other.txt").write_text("another text " * 2000, encoding="ascii")
+        for name, parts, options in (("seed", ["seed = 1 in run.json, 7 in the checkpoint"], ["--set", "seed=7"]),
+                                     ("norm", ["norm_type", "no_norm"], ["--norm", "no_norm"]),
+                                     ("text", ["hash of the text"], ["--data", "other.txt"])):
+            with self.subTest(name=name):
+                command = self.train("--checkpoint-every", "5", "--keep-checkpoints", "3", *options, steps="20", out=name)
+                if name == "text":
+                    command.remove("text.txt"), command.remove("--data")
+                self.good(*command)
+                shutil.rmtree(self.checkpoint(15))
+                shutil.copytree(self.folder / name / "checkpoints/step-00000015", self.checkpoint(15))
+                before = self.contents()
+                for resume in (["--resume"], ["--resume", "run/checkpoints/step-00000015"]):
+                    self.refused(1, ["is not of the run in \"run\"", "another --out", *parts], "train", *resume, "--out", "run")
+                self.assertEqual(self.contents(), before)
+                self.good("train", "--resume", "run/checkpoints/step-00000015", "--out", f"{name}2")
+                self.assertEqual((self.folder / f"{name}2/model.safetensors").read_bytes(),
+                                 (self.folder / name / "model.safetensors").read_bytes())
+
+    # C-11: what is not there must not look like a run that has none.
+    def test_checkpoints_out_of_reach_never_mean_a_new_start(self):
+        self.with_checkpoints()
+        checkpoints = self.folder / "run/checkpoints"
+        away = self.folder / "away"
+        checkpoints.rename(away)
+        commands = (["train", "--resume", "--out", "run"], self.train(steps="20"))
+        checkpoints.symlink_to(self.folder / "unmounted")
+        for command in commands:
+            self.refused(1, ["run/checkpoints", "leads nowhere", "mounted"], *command)
+        checkpoints.unlink()
+        checkpoints.write_text("mine", encoding="ascii")
+        for command in commands:
+            self.refused(1, ["run/checkpoints", "is a file"], *command)
+        self.assertEqual(checkpoints.read_text(encoding="ascii"), "mine")
+        checkpoints.unlink()
+        checkpoints.symlink_to(away)
+        self.assertIn("after 15 of 20", self.good(*commands[0]).stdout)
+        self.assertEqual((self.folder / "run/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
+
+    def test_a_folder_or_a_pipe_in_place_of_a_file_is_damage_too(self):
+        self.with_checkpoints()
+        for name in ("model.safetensors", "metrics.jsonl"):
+            for make in (lambda path: path.mkdir(), os.mkfifo):
+                path = self.checkpoint(15) / name
+                kept = path.read_bytes()
+                path.unlink()
+                make(path)
+                self.refused(1, [name, "is no file", "step-00000010"], "train", "--resume", "--out", "run")
+                path.rmdir() if path.is_dir() else path.unlink()
+                path.write_bytes(kept)
+
+    # A damaged file is no reason to send its bytes to the terminal.
+    def test_bytes_of_a_damaged_file_are_not_printed(self):
+        self.with_checkpoints()
+        state = self.checkpoint(15) / "state.json"
+        state.write_bytes(b'{"a": "\xed\xff"}')
+        self.refused(1, ["state.json", "cannot be used"], "train", "--resume", "--out", "run")
+
     # C-10
     def test_an_empty_newer_folder_is_passed_over_and_told(self):
         self.with_checkpoints()
@@ -172,6 +234,15 @@ class Resume(program.Case):
         self.assertEqual(named.returncode, 1, named.stderr)
         where = lambda text: text[text.index("diverged: "):].split(";")[0]
         self.assertEqual(where(named.stderr), where(done.stderr))
+
+    # T-11: the update that would leave fp32 is not made, and no later step is blamed for it.
+    def test_a_rate_that_overflows_is_told_before_it_destroys_the_weights(self):
+        done = self.run_program(*self.train("--norm", "rmsnorm", "--set", "learning_rate=1e39", "--checkpoint-every", "1"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the bound of the next weights became inf at step 1", done.stderr)
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        self.assertEqual((record["status"], record["steps_done"], record["divergence"]["value"]), ("diverged", 0, "inf"))
+        self.assertFalse((self.folder / "run/checkpoints").exists())
 
     def test_a_copied_checkpoint_goes_on_in_a_new_folder(self):
         self.with_checkpoints()

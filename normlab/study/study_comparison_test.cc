@@ -189,7 +189,8 @@ TEST(StudyComparisonTest, TheTextIntervalCarriesTheHeldOutBlocks) {
     cell.record->test_block_losses[0] += 0.02 * double(cell.variant);
     cell.record->test_block_losses[1] -= 0.02 * double(cell.variant);
   }
-  const MetricComparison& loss = *Evaluate(plan, cells).Find(1, Metric::kTestLoss);
+  const StudyResults results = Evaluate(plan, cells);
+  const MetricComparison& loss = *results.Find(1, Metric::kTestLoss);
   ASSERT_TRUE(loss.text_interval);
   EXPECT_LT(loss.text_interval->low, *loss.result.ci_low);
   EXPECT_GT(loss.text_interval->high, *loss.result.ci_high);

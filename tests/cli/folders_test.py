@@ -147,13 +147,14 @@ class Folders(program.Case):
 
     # The lock of a study is in its own folder: a run in one of its cells would write beside `compare`, unseen.
     def test_train_keeps_out_of_the_cells_of_a_study(self):
-        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", "--checkpoint-every", "20", steps="2000")
+        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", "--checkpoint-every", "20", steps="6000")
         running = subprocess.Popen([program.BINARY, *command], cwd=self.folder, env=self.environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         def begun():
             return [path.parent.parent for path in (self.folder / "study").glob("runs/*/*/checkpoints/step-*")]
         while running.poll() is None and not begun():
             time.sleep(0.002)
+        running.send_signal(signal.SIGSTOP)  # else the cell may end, and a finished run is shown
         [cell] = set(begun())
         inside = str(cell.relative_to(self.folder))
         other = "study/runs/rmsnorm/seed-2" if cell.name == "seed-1" else "study/runs/rmsnorm/seed-1"

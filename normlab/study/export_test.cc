@@ -5,7 +5,7 @@
 #include <clocale>
 #include <sstream>
 
-#include "normlab/study/fake_study.h"
+#include "normlab/study/testing/fake_study.h"
 
 namespace normlab {
 namespace {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <filesystem>
 #include <fstream>
 
-#include "normlab/study/fake_study.h"
+#include "normlab/base/testing/files.h"
+#include "normlab/study/testing/fake_study.h"
 
 namespace normlab {
 namespace {
@@ -75,7 +77,7 @@ TEST(FolderTest, MajorMinorOfABuild) {
 }
 
 TEST(FolderTest, ASecondProcessIsRefusedWithTheNumberOfTheFirst) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   const FolderLock lock(folder.path());
   const pid_t child = fork();
   if (child == 0) {
@@ -94,13 +96,13 @@ TEST(FolderTest, ASecondProcessIsRefusedWithTheNumberOfTheFirst) {
 }
 
 TEST(FolderTest, TheLockGoesWithItsOwner) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   { const FolderLock lock(folder.path()); }
   EXPECT_NO_THROW(FolderLock(folder.path()));
 }
 
 TEST(FolderTest, RefusesFoldersThatHoldSomethingElse) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   EXPECT_NO_THROW(RequireStudyOrNew(folder.path()));
   EXPECT_NO_THROW(RequireStudyOrNew(folder.path() / "new"));
   std::ofstream(folder.path() / ".normlab-tmp-0123") << "{\"half";  // a writer was killed

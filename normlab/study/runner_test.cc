@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
 #include <set>
 
-#include "normlab/study/fake_study.h"
+#include "normlab/base/testing/files.h"
+#include "normlab/study/testing/fake_study.h"
 #include "normlab/train/checkpoint.h"
 
 namespace normlab {
@@ -19,7 +22,7 @@ const Losses kLosses = {{"layernorm", {3.1, 3.2, 3.3, 3.4, 3.5}},
                         {"rmsnorm", {3.0, 3.15, 3.1, 3.3, 3.45}},
                         {"no_norm", {4.0, 4.1, 4.3, 4.2, 4.4}}};
 
-class RunnerTest : public testing::Test {
+class RunnerTest : public ::testing::Test {
  protected:
   fs::path Out() const { return folder_.path() / "study"; }
 
@@ -43,7 +46,7 @@ class RunnerTest : public testing::Test {
     return ParseJson(ReadFile(Out() / file), file.string(), JsonComments::kRefuse);
   }
 
-  TemporaryFolder folder_;
+  testing::TempFolder folder_;
   FakeCells cells_{kLosses};
 };
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "normlab/study/export.h"
-#include "normlab/study/fake_study.h"
+#include "normlab/study/testing/fake_study.h"
 
 namespace normlab {
 namespace {

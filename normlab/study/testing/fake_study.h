@@ -1,39 +1,17 @@
 #pragma once
-// For tests: studies whose cells are made up instead of trained, in a folder of their own that goes with the
-// object.
+// For tests: studies whose cells are made up instead of trained.
 
-#include <unistd.h>
-
-#include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/study/runner.h"
 
 namespace normlab {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "normlab-study-XXXXXX").string();
-    NL_CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline Machine FakeMachine() {
   return {.cpu = "Test CPU",

@@ -81,6 +81,14 @@ class Checker {
   DType dtype_;
 };
 
+// Weights, statistics and their gradients are of the compute dtype.
+DType ParameterType(const View& x) { return x.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// An activation of this type, beside parameters of that type: the same, or bf16 beside f32.
+bool MayStandBeside(DType activation, DType parameter) {
+  return activation == parameter || (activation == DType::kBF16 && parameter == DType::kF32);
+}
+
 void CheckSpec(const NormSpec& spec) {
   const NormInfo& info = InfoOf(spec.kind);
   if (!(spec.eps >= 0) || !std::isfinite(spec.eps))
@@ -141,7 +149,9 @@ void CheckMatMul(const MatMulArgs& args) {
   const int64_t m = args.a.shape[0], k = args.a.shape[1], n = args.b.shape[1];
   check.Shape("a", args.a, {m, k});
   check.Shape("b", args.b, {k, n});
-  check.Shape("c", args.c, {m, n});
+  const bool widened = args.a.dtype == DType::kBF16 && args.c.dtype == DType::kF32;
+  const DType result = widened ? DType::kF32 : args.a.dtype;
+  check.Shape("c", args.c, {m, n}, result);
   check.AdjacentRowsOrColumns("a", args.a);
   check.AdjacentRowsOrColumns("b", args.b);
   check.AdjacentColumns("c", args.c);
@@ -151,18 +161,18 @@ void CheckMatMul(const MatMulArgs& args) {
   const bool biased = args.epilogue == Epilogue::kBias || args.epilogue == Epilogue::kBiasGelu;
   if (args.epilogue == Epilogue::kBias || !args.bias.empty()) {
     check.That(biased, "bias is given but the epilogue has none");
-    check.Shape("bias", args.bias, {n});
+    check.Shape("bias", args.bias, {n}, ParameterType(args.a));
     check.AdjacentColumns("bias", args.bias);
   }
   if (args.epilogue == Epilogue::kBiasGelu) {
-    check.Shape("gelu", args.gelu, {m, n});
+    check.Shape("gelu", args.gelu, {m, n}, result);
     check.AdjacentColumns("gelu", args.gelu);
     check.Disjoint("gelu", args.gelu, "c", args.c);
   } else {
     check.Absent("gelu", args.gelu, "the epilogue is not kBiasGelu");
   }
   if (args.epilogue == Epilogue::kGeluBackward) {
-    check.Shape("z", args.z, {m, n});
+    check.Shape("z", args.z, {m, n}, result);
     check.AdjacentColumns("z", args.z);
     check.Disjoint("z", args.z, "c", args.c);
   } else {
@@ -175,7 +185,7 @@ void CheckBiasGradient(const View& dy, const View& dbias) {
   const Checker check("bias_gradient", dy.dtype);
   check.Rank("dy", dy, 2);
   check.Shape("dy", dy, {dy.shape[0], dy.shape[1]});
-  check.Shape("dbias", dbias, {dy.shape[1]});
+  check.Shape("dbias", dbias, {dy.shape[1]}, ParameterType(dy));
   check.AdjacentColumns("dy", dy);
   check.AdjacentColumns("dbias", dbias);
   check.Disjoint("dy", dy, "dbias", dbias);
@@ -281,7 +291,7 @@ void CheckAttentionForward(const AttentionForwardArgs& args) {
     check.Shape(name, *view, {b, t, h, d});
     check.AdjacentColumns(name, *view);
   }
-  check.Shape("lse", args.lse, {b, h, t});
+  check.Shape("lse", args.lse, {b, h, t}, ParameterType(args.q));
   check.Dense("lse", args.lse);
 }
 
@@ -301,7 +311,7 @@ void CheckAttentionBackward(const AttentionBackwardArgs& args) {
     check.Shape(name, *view, {b, t, h, d});
     check.AdjacentColumns(name, *view);
   }
-  check.Shape("lse", args.lse, {b, h, t});
+  check.Shape("lse", args.lse, {b, h, t}, ParameterType(args.q));
   check.Dense("lse", args.lse);
 }
 
@@ -317,7 +327,8 @@ void CheckEmbeddingForward(const EmbeddingForwardArgs& args) {
   check.Shape("token", args.token, {v, c});
   check.Shape("position", args.position, {args.position.shape[0], c});
   check.That(args.position.shape[0] >= t, "position has fewer rows than the sequence is long");
-  check.Shape("h", args.h, {b * t, c});
+  check.That(MayStandBeside(args.h.dtype, args.token.dtype), "h must be of the tables' type, or bf16 beside f32");
+  check.Shape("h", args.h, {b * t, c}, args.h.dtype);
   for (const auto& [name, view] :
        {std::pair{"token", &args.token}, {"position", &args.position}, {"h", &args.h}})
     check.AdjacentColumns(name, *view);
@@ -332,7 +343,9 @@ void CheckEmbeddingBackward(const EmbeddingBackwardArgs& args) {
                 c = args.dtoken.shape[1];
   check.Shape("ids", args.ids, {b, t}, DType::kI32);
   check.Dense("ids", args.ids);
-  check.Shape("dh", args.dh, {b * t, c});
+  check.That(MayStandBeside(args.dh.dtype, args.dtoken.dtype),
+             "dh must be of the tables' type, or bf16 beside f32");
+  check.Shape("dh", args.dh, {b * t, c}, args.dh.dtype);
   check.Shape("dtoken", args.dtoken, {v, c});
   check.Shape("dposition", args.dposition, {args.dposition.shape[0], c});
   check.That(args.dposition.shape[0] >= t, "dposition has fewer rows than the sequence is long");
@@ -350,7 +363,7 @@ void CheckCrossEntropy(const CrossEntropyArgs& args) {
   check.AdjacentColumns("logits", args.logits);
   check.Shape("targets", args.targets, {r}, DType::kI32);
   check.Dense("targets", args.targets);
-  check.Shape("losses", args.losses, {r});
+  check.Shape("losses", args.losses, {r}, ParameterType(args.logits));
   check.Dense("losses", args.losses);
   if (!args.dlogits.empty()) {
     check.Shape("dlogits", args.dlogits, {r, v});
@@ -369,6 +382,12 @@ void CheckAdamW(const AdamWArgs& args) {
   }
   check.That(0 <= args.decayed && args.decayed <= elements, "decayed lies outside the weights");
   check.That(args.step >= 1, "step counts from 1");
+  if (args.low.empty()) return;
+  check.Shape("low", args.low, {args.low.elements()}, DType::kBF16);
+  check.Dense("low", args.low);
+  check.That(args.low_begin >= 0 && args.low_begin % 16 == 0 &&
+                 args.low.elements() <= elements - args.low_begin,
+             "low must lie within the weights and begin at a multiple of 16");
 }
 
 void CheckSumSquares(const View& x, const View& to) {

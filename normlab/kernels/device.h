@@ -30,6 +30,9 @@ namespace normlab {
 
 // c[m,n] = a[m,k] b[k,n], with an epilogue. Transposition is in the strides: any matrix may have either its
 // rows or its columns adjacent, c always has its columns adjacent.
+//
+// Storage types. a and b are both of the compute dtype or, on a CPU, both bf16; sums are fp32 either way. c of
+// bf16 operands is bf16 or f32; z and gelu are of c's type; bias is of the compute dtype.
 struct MatMulArgs {
   enum class Epilogue {
     kNone,
@@ -78,13 +81,16 @@ struct NormBackwardArgs {
   bool accumulate_dparams = false;
 };
 
+// Storage types of attention, embeddings and cross-entropy: activations and their gradients are of the compute
+// dtype or, on a CPU, bf16; all views of an operation alike, where nothing else is said.
+
 // Causal softmax attention per head: o = softmax(mask(q k^T) / sqrt(D)) v. Views are [B, T, H, D], D
 // adjacent, other strides free, so that q, k and v may be thirds of one matrix. Never holds a T x T matrix
 // per head at once.
 struct AttentionForwardArgs {
   View q, k, v;
   View o;    // [B, T, H, D] =
-  View lse;  // [B, H, T] =: log of the sum of exponentials of each row of scores, for Backward
+  View lse;  // [B, H, T] =: log of the sum of exponentials of each row of scores, for Backward; compute dtype
 };
 
 struct AttentionBackwardArgs {
@@ -93,7 +99,8 @@ struct AttentionBackwardArgs {
   View dq, dk, dv;  // =
 };
 
-// h[r] = token[ids[r]] + position[r % T].  ids [B, T] int32.
+// h[r] = token[ids[r]] + position[r % T].  ids [B, T] int32. The tables, and their gradients, are of the compute
+// dtype.
 struct EmbeddingForwardArgs {
   View ids, token, position;  // [B,T], [V,C], [>= T, C]
   View h;                     // [B*T, C] =
@@ -114,7 +121,7 @@ struct CrossEntropyArgs {
   View logits;       // [R, V]
   View targets;      // [R] int32
   double scale = 0;  // of the gradient: 1 / (all counted tokens of the step)
-  View losses;       // [R] =
+  View losses;       // [R] =, compute dtype
   View dlogits;      // [R, V] =, may alias logits; absent for evaluation
 };
 
@@ -129,6 +136,9 @@ struct AdamWArgs {
   int64_t step = 1;     // t, from 1
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0, gradient_scale = 1;
   View weight, m, v;  // flat, updated in place
+  // What the matrix products read of the weights: low[i] = weight[low_begin + i], rounded to bf16. Optional.
+  View low;
+  int64_t low_begin = 0;  // a multiple of 16
 };
 
 // How an implementation of a norm stands on a device: for `list`, and for the messages of a refusal.
@@ -143,6 +153,7 @@ struct NormImplementationStatus {
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   bool one_of_many = false;
+  DType operands = DType::kF32;
 };
 
 class Device {
@@ -150,7 +161,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string_view name() const = 0;  // "cpu", "reference"
-  virtual DType compute_dtype() const = 0;    // of weights, activations and gradients
+  virtual DType compute_dtype() const = 0;    // of weights, moments, gradients and statistics
+  // The type in which activations that are wanted as `wanted` are stored: what of 16 bits the device has.
+  virtual DType StorageType(DType wanted) const = 0;
   virtual int threads() const { return 1; }
 
   // ---- Memory. Addresses are 64-byte aligned. Peak and current bytes count what was allocated here.

@@ -24,16 +24,27 @@ Gpt::Gpt(Device& device, const GptConfig& config, double init, const GptShape& s
       config_(config),
       shape_(shape),
       pre_(config.position() == NormPosition::kPre),
+      operand_type_(device.StorageType(shape.operands)),
+      stream_type_(device.StorageType(shape.residual)),
       parameters_(config, init),
       norm_implementation_(device.ResolveNorm(config.Norm(), config.emb_dim)) {
   config.Validate();
   NL_CHECK(shape.micro_batch >= 1 && shape.window >= 1 && shape.window <= config.context_length);
+  NL_CHECK(stream_type_ == operand_type_ || stream_type_ == device.compute_dtype());
   const DType dtype = device.compute_dtype();
   const int64_t flat = parameters_.flat_elements();
   weight_arena_ = Arena(device, [&](Arena::Planner& plan) { weights_ = plan.Take({flat}, dtype); });
   gradient_arena_ = Arena(device, [&](Arena::Planner& plan) { gradients_ = plan.Take({flat}, dtype); });
   device.Fill(weights_, 0);
   device.Fill(gradients_, 0);
+  if (operand_type_ != dtype) {
+    // The embedding tables come first, and are read as they are unless the head shares one.
+    if (!config.tie_weights) operand_begin_ = parameters_.Find("trf_blocks.0.att.W_query.weight")->offset;
+    const int64_t count = parameters_.flat_decayed() - operand_begin_;
+    operand_arena_ =
+        Arena(device, [&](Arena::Planner& plan) { operand_weights_ = plan.Take({count}, operand_type_); });
+    RefreshOperands();
+  }
 
   token_ = Weight("tok_emb.weight");
   position_ = Weight("pos_emb.weight");
@@ -76,7 +87,22 @@ Gpt::NormSite Gpt::MakeNormSite(const std::string& name, NormKind kind) const {
 
 Gpt::Linear Gpt::MakeLinear(const std::string& weight, const std::string& bias) const {
   return {
-      .weight = Weight(weight), .bias = Weight(bias), .dweight = Gradient(weight), .dbias = Gradient(bias)};
+      .weight = Operand(weight), .bias = Weight(bias), .dweight = Gradient(weight), .dbias = Gradient(bias)};
+}
+
+// A matrix as the products read it.
+View Gpt::Operand(std::string_view name) const {
+  if (operand_weights_.empty()) return Weight(name);
+  const Parameter& parameter = *parameters_.Find(name);
+  const int64_t begin = parameter.offset - operand_begin_;
+  return operand_weights_.Slice(begin, begin + parameter.elements())
+      .Reshaped({parameter.shape[0], parameter.shape[1]});
+}
+
+void Gpt::RefreshOperands() {
+  if (operand_weights_.empty()) return;
+  device_.Copy(weights_.Slice(operand_begin_, operand_begin_ + operand_weights_.elements()),
+               operand_weights_);
 }
 
 View Gpt::Heads(const View& matrix, int64_t first_column) const {
@@ -90,13 +116,12 @@ View Gpt::Heads(const View& matrix, int64_t first_column) const {
 
 void Gpt::PlanActivations(Arena::Planner& plan) {
   const int64_t B = shape_.micro_batch, T = shape_.window, R = B * T;
-  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), H = config_.n_heads,
-                V = config_.vocab_size;
-  const DType dtype = device_.compute_dtype();
+  const int64_t C = config_.emb_dim, F = config_.feed_forward_dim(), H = config_.n_heads;
+  const DType statistics = device_.compute_dtype();
 
   ids_ = plan.Take({B, T}, DType::kI32);
   targets_ = plan.Take({R}, DType::kI32);
-  embedded_ = plan.Take({R, C}, dtype);
+  embedded_ = plan.Take({R, C}, stream_type_);
 
   saved_bytes_ = embedded_.bytes();
   const auto keep = [&](View view) {
@@ -104,67 +129,84 @@ void Gpt::PlanActivations(Arena::Planner& plan) {
     return view;
   };
   // A site with a branch to add holds the sum; without one it normalizes the stream where it stands.
-  const auto plan_norm = [&](NormSite& site, const View& stream, bool adds) {
+  const auto plan_norm = [&](NormSite& site, const View& stream, bool adds, DType result) {
     const bool identity = InfoOf(site.spec.kind).identity;
-    site.x = adds ? keep(plan.Take({R, C}, dtype)) : stream;
-    site.y = identity ? site.x : keep(plan.Take({R, C}, dtype));
-    if (!identity) site.saved = keep(plan.Take({device_.NormSavedElements(site.spec, R, C)}, dtype));
+    site.x = adds ? keep(plan.Take({R, C}, stream_type_)) : stream;
+    site.y = identity && result == stream_type_ ? site.x : keep(plan.Take({R, C}, result));
+    if (!identity) site.saved = keep(plan.Take({device_.NormSavedElements(site.spec, R, C)}, statistics));
+  };
+  // The stream as the products read it: in post-norm nothing else writes that.
+  const auto plan_operand = [&](const View& stream) {
+    return operand_type_ == stream_type_ ? stream : keep(plan.Take({R, C}, operand_type_));
   };
 
   View stream = embedded_;
   bool first = true;
   for (Block& block : blocks_) {
     if (pre_) {
-      plan_norm(block.norm1, stream, !first);
+      plan_norm(block.norm1, stream, !first, operand_type_);
       stream = block.norm1.x;
       block.attention_in = block.norm1.y;
     } else {
-      block.attention_in = stream;
+      block.attention_in = plan_operand(stream);
     }
-    block.qkv_out = keep(plan.Take({R, 3 * C}, dtype));
+    block.qkv_out = keep(plan.Take({R, 3 * C}, operand_type_));
     block.q = Heads(block.qkv_out, 0);
     block.k = Heads(block.qkv_out, C);
     block.v = Heads(block.qkv_out, 2 * C);
-    block.lse = keep(plan.Take({B, H, T}, dtype));
-    block.attended = keep(plan.Take({R, C}, dtype));
-    NormSite& middle = pre_ ? block.norm2 : block.norm1;
-    plan_norm(middle, stream, true);
-    stream = pre_ ? middle.x : middle.y;
-    block.ff_in = middle.y;
-    block.z = keep(plan.Take({R, F}, dtype));
-    block.activated = keep(plan.Take({R, F}, dtype));
+    block.lse = keep(plan.Take({B, H, T}, statistics));
+    block.attended = keep(plan.Take({R, C}, operand_type_));
+    if (pre_) {
+      plan_norm(block.norm2, stream, true, operand_type_);
+      stream = block.norm2.x;
+      block.ff_in = block.norm2.y;
+    } else {
+      plan_norm(block.norm1, stream, true, stream_type_);
+      stream = block.norm1.y;
+      block.ff_in = plan_operand(stream);
+    }
+    block.z = keep(plan.Take({R, F}, operand_type_));
+    block.activated = keep(plan.Take({R, F}, operand_type_));
     if (!pre_) {
-      plan_norm(block.norm2, stream, true);
+      plan_norm(block.norm2, stream, true, stream_type_);
       stream = block.norm2.y;
     }
     first = false;
   }
-  plan_norm(final_, stream, pre_);
+  plan_norm(final_, stream, pre_, operand_type_);
   hidden_ = final_.y;
+  // A norm that adds a branch to an fp32 stream takes it as its result is wanted.
+  branch_ = plan.Take({R, C}, pre_ ? operand_type_ : stream_type_);
+  PlanGradients(plan);
+}
 
-  branch_ = plan.Take({R, C}, dtype);
-  logits_ = plan.Take({HeadChunk(R, V), V}, dtype);
-  losses_ = plan.Take({R}, dtype);
-  dhidden_ = plan.Take({R, C}, dtype);
-  dstream_ = plan.Take({R, C}, dtype);
-  dbranch_in_ = plan.Take({R, C}, dtype);
-  dattended_ = plan.Take({R, C}, dtype);
-  dqkv_ = plan.Take({R, 3 * C}, dtype);
-  dz_ = plan.Take({R, F}, dtype);
+// What backward needs beside the activations that it reads.
+void Gpt::PlanGradients(Arena::Planner& plan) {
+  const int64_t R = shape_.micro_batch * shape_.window, C = config_.emb_dim, F = config_.feed_forward_dim(),
+                V = config_.vocab_size;
+  logits_ = plan.Take({HeadChunk(R, V), V}, operand_type_);
+  losses_ = plan.Take({R}, device_.compute_dtype());
+  dhidden_ = plan.Take({R, C}, operand_type_);
+  dstream_ = plan.Take({R, C}, stream_type_);
+  dstream_operand_ = operand_type_ == stream_type_ ? dstream_ : plan.Take({R, C}, operand_type_);
+  dbranch_in_ = plan.Take({R, C}, operand_type_);
+  dattended_ = plan.Take({R, C}, operand_type_);
+  dqkv_ = plan.Take({R, 3 * C}, operand_type_);
+  dz_ = plan.Take({R, F}, operand_type_);
 }
 
 void Gpt::Initialize(uint64_t seed) {
   for (const Parameter& parameter : parameters_.all())
     device_.Upload(parameters_.InitialValues(parameter, seed),
                    weights_.Slice(parameter.offset, parameter.offset + parameter.elements()));
+  RefreshOperands();
 }
 
 // ---- Forward, from the ids to what the head reads.
 
 void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch) {
-  const bool identity = InfoOf(site.spec.kind).identity;
   if (branch.empty()) {
-    if (identity) return;  // y is x
+    if (site.y.data == site.x.data) return;  // an identity
     device_.NormForward({.spec = site.spec,
                          .x = stream,
                          .weight = site.weight,
@@ -185,6 +227,10 @@ void Gpt::ApplyNorm(const NormSite& site, const View& stream, const View& branch
                        .saved = site.saved});
 }
 
+void Gpt::NarrowStream(const View& stream, const View& operand) {
+  if (operand.data != stream.data) device_.Copy(stream, operand);
+}
+
 void Gpt::Forward(std::span<const int32_t> inputs) {
   device_.UploadIds(inputs, ids_);
   device_.EmbeddingForward({.ids = ids_, .token = token_, .position = position_, .h = embedded_});
@@ -195,6 +241,8 @@ void Gpt::Forward(std::span<const int32_t> inputs) {
     if (pre_) {
       ApplyNorm(b.norm1, stream, branch);
       stream = b.norm1.x;
+    } else {
+      NarrowStream(stream, b.attention_in);
     }
     device_.MatMul({.a = b.attention_in,
                     .b = b.qkv.weight.Transposed(),
@@ -210,6 +258,7 @@ void Gpt::Forward(std::span<const int32_t> inputs) {
     const NormSite& middle = pre_ ? b.norm2 : b.norm1;
     ApplyNorm(middle, stream, branch_);
     stream = pre_ ? middle.x : middle.y;
+    if (!pre_) NarrowStream(stream, b.ff_in);
     device_.MatMul({.a = b.ff_in,
                     .b = b.up.weight.Transposed(),
                     .epilogue = Epilogue::kBiasGelu,
@@ -269,8 +318,9 @@ void Gpt::LossesAndGradients(std::span<const int32_t> inputs, std::span<const in
 
 // ---- Backward: the list of Forward, reversed.
 
-void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx,
-                            bool accumulate) {
+// With dx_low, also what the next products read of dx; dx itself where the types are one.
+void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, const View& dx_low,
+                            bool accumulate_dx, bool accumulate) {
   device_.NormBackward({.spec = site.spec,
                         .x = site.x,
                         .dy = dy,
@@ -278,6 +328,7 @@ void Gpt::ApplyNormBackward(const NormSite& site, const View& dy, const View& dx
                         .alpha = site.alpha,
                         .saved = site.saved,
                         .dx = dx,
+                        .dx_low = dx_low.data == dx.data ? View{} : dx_low,
                         .dweight = site.dweight,
                         .dbias = site.dbias,
                         .dalpha = site.dalpha,
@@ -294,27 +345,28 @@ void Gpt::LinearBackward(const Linear& linear, const View& x, const View& dy, bo
 void Gpt::Backward(bool accumulate) {
   // The gradient at the head's input becomes that of the residual stream. In pre-norm the stream's gradient
   // runs past every sublayer and each norm adds to it; in post-norm it goes through the norms, and each
-  // sublayer's input gradient is added to it.
-  const bool final_identity = InfoOf(final_.spec.kind).identity;
-  View dstream = final_identity ? dhidden_ : dstream_;
-  if (!final_identity) ApplyNormBackward(final_, dhidden_, dstream, false, accumulate);
+  // sublayer's input gradient is added to it. The products read it as an operand, which the norms leave behind.
+  const bool one = InfoOf(final_.spec.kind).identity && operand_type_ == stream_type_;
+  const View dstream = one ? dhidden_ : dstream_;
+  const View operand = one ? dhidden_ : dstream_operand_;
+  if (!one) ApplyNormBackward(final_, dhidden_, dstream, operand, false, accumulate);
 
   for (size_t i = blocks_.size(); i-- > 0;) {
     const Block& b = blocks_[i];
-    if (!pre_) ApplyNormBackward(b.norm2, dstream, dstream, false, accumulate);
-    LinearBackward(b.down, b.activated, dstream, accumulate);
+    if (!pre_) ApplyNormBackward(b.norm2, dstream, dstream, operand, false, accumulate);
+    LinearBackward(b.down, b.activated, operand, accumulate);
     device_.MatMul(
-        {.a = dstream, .b = b.down.weight, .epilogue = Epilogue::kGeluBackward, .z = b.z, .c = dz_});
+        {.a = operand, .b = b.down.weight, .epilogue = Epilogue::kGeluBackward, .z = b.z, .c = dz_});
     LinearBackward(b.up, b.ff_in, dz_, accumulate);
     if (pre_) {
       device_.MatMul({.a = dz_, .b = b.up.weight, .c = dbranch_in_});
-      ApplyNormBackward(b.norm2, dbranch_in_, dstream, true, accumulate);
+      ApplyNormBackward(b.norm2, dbranch_in_, dstream, operand, true, accumulate);
     } else {
       device_.MatMul({.a = dz_, .b = b.up.weight, .c = dstream, .accumulate = true});
-      ApplyNormBackward(b.norm1, dstream, dstream, false, accumulate);
+      ApplyNormBackward(b.norm1, dstream, dstream, operand, false, accumulate);
     }
-    LinearBackward(b.proj, b.attended, dstream, accumulate);
-    device_.MatMul({.a = dstream, .b = b.proj.weight, .c = dattended_});
+    LinearBackward(b.proj, b.attended, operand, accumulate);
+    device_.MatMul({.a = operand, .b = b.proj.weight, .c = dattended_});
     device_.AttentionBackward({.q = b.q,
                                .k = b.k,
                                .v = b.v,
@@ -327,7 +379,7 @@ void Gpt::Backward(bool accumulate) {
     LinearBackward(b.qkv, b.attention_in, dqkv_, accumulate);
     if (pre_) {
       device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dbranch_in_});
-      ApplyNormBackward(b.norm1, dbranch_in_, dstream, true, accumulate);
+      ApplyNormBackward(b.norm1, dbranch_in_, dstream, i == 0 ? View{} : operand, true, accumulate);
     } else {
       device_.MatMul({.a = dqkv_, .b = b.qkv.weight, .c = dstream, .accumulate = true});
     }
@@ -346,9 +398,9 @@ std::vector<Gpt::Product> Gpt::Products() const {
   const double L = static_cast<double>(config_.n_layers);
   std::vector<Product> products;
   const auto linear = [&](int64_t rows, int64_t out, int64_t in, double times) {
-    products.push_back({{.m = rows, .n = out, .k = in}, times});  // forward
-    products.push_back({{.m = rows, .n = in, .k = out}, times});  // gradient of x
-    products.push_back({{.m = out, .n = in, .k = rows}, times});  // gradient of W
+    products.push_back({{.m = rows, .n = out, .k = in, .operands = operand_type_}, times});  // forward
+    products.push_back({{.m = rows, .n = in, .k = out, .operands = operand_type_}, times});  // gradient of x
+    products.push_back({{.m = out, .n = in, .k = rows, .operands = operand_type_}, times});  // gradient of W
   };
   linear(R, 3 * C, C, L);
   linear(R, C, C, L);
@@ -360,8 +412,8 @@ std::vector<Gpt::Product> Gpt::Products() const {
   // Causality leaves (T + 1) / 2T of each.
   const double heads = L * static_cast<double>(B * config_.n_heads);
   const double causal = static_cast<double>(T + 1) / static_cast<double>(2 * T);
-  products.push_back({{.m = T, .n = T, .k = D, .one_of_many = true}, 2 * heads * causal});
-  products.push_back({{.m = T, .n = D, .k = T, .one_of_many = true}, 4 * heads * causal});
+  products.push_back({{.m = T, .n = T, .k = D, .one_of_many = true, .operands = operand_type_}, 2 * heads * causal});
+  products.push_back({{.m = T, .n = D, .k = T, .one_of_many = true, .operands = operand_type_}, 4 * heads * causal});
   return products;
 }
 

@@ -18,6 +18,9 @@ namespace normlab {
 struct GptShape {
   int64_t micro_batch = 1;  // sequences at a time (B)
   int64_t window = 1;       // tokens of a sequence (T), at most context_length
+  // How activations are stored, as far as the device has these types (Device::StorageType): what the matrix
+  // products read, and the residual stream with its gradient.
+  DType operands = DType::kF32, residual = DType::kF32;
 };
 
 class Gpt {
@@ -35,6 +38,12 @@ class Gpt {
   // Flat memory of the device: weights and gradients, laid out as parameters() says.
   const View& weights() const { return weights_; }
   const View& gradients() const { return gradients_; }
+  // What the products read of the weights where that is another type, the elements of weights() from
+  // operand_begin() on; empty where they read the weights themselves. An update of the weights writes both, or
+  // calls RefreshOperands() afterwards.
+  const View& operand_weights() const { return operand_weights_; }
+  int64_t operand_begin() const { return operand_begin_; }
+  void RefreshOperands();
   View Weight(std::string_view name) const { return parameters_.Of(name, weights_); }
   View Gradient(std::string_view name) const { return parameters_.Of(name, gradients_); }
 
@@ -56,7 +65,8 @@ class Gpt {
   // Bytes of activations that backward reads: written once, read once.
   size_t saved_bytes() const { return saved_bytes_; }
   size_t arena_bytes() const {
-    return weight_arena_.bytes() + gradient_arena_.bytes() + activation_arena_.bytes();
+    return weight_arena_.bytes() + gradient_arena_.bytes() + operand_arena_.bytes() +
+           activation_arena_.bytes();
   }
 
  private:
@@ -70,7 +80,8 @@ class Gpt {
   };
 
   struct Linear {
-    View weight, bias, dweight, dbias;
+    View weight;  // as the products read it
+    View bias, dweight, dbias;
   };
 
   struct Block {
@@ -80,11 +91,13 @@ class Gpt {
     View q, k, v;              // [B, T, H, D], thirds of qkv_out
     View lse;                  // [B, H, T]
     View attended;             // [R, C]
-    View attention_in, ff_in;  // what qkv and up read: the norm's result or the stream
+    View attention_in, ff_in;  // what qkv and up read: the norm's result, or the stream as an operand
     View z, activated;         // [R, 4C]: before and after GELU
   };
 
+  View Operand(std::string_view name) const;
   void PlanActivations(Arena::Planner& plan);
+  void PlanGradients(Arena::Planner& plan);
   NormSite MakeNormSite(const std::string& name, NormKind kind) const;
   Linear MakeLinear(const std::string& weight, const std::string& bias) const;
   View Heads(const View& matrix, int64_t first_column) const;
@@ -96,19 +109,22 @@ class Gpt {
             std::span<double> losses);
 
   void ApplyNorm(const NormSite& site, const View& stream, const View& branch);
-  void ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, bool accumulate_dx,
-                         bool accumulate);
+  void ApplyNormBackward(const NormSite& site, const View& dy, const View& dx, const View& dx_low,
+                         bool accumulate_dx, bool accumulate);
+  void NarrowStream(const View& stream, const View& operand);
   void LinearBackward(const Linear& linear, const View& x, const View& dy, bool accumulate);
 
   Device& device_;
   GptConfig config_;
   GptShape shape_;
   bool pre_;
+  DType operand_type_, stream_type_;
   ParameterList parameters_;
   NormImplementation norm_implementation_;
-  Arena weight_arena_, gradient_arena_, activation_arena_;
+  Arena weight_arena_, gradient_arena_, operand_arena_, activation_arena_;
 
-  View weights_, gradients_;
+  View weights_, gradients_, operand_weights_;
+  int64_t operand_begin_ = 0;
   View token_, position_, dtoken_, dposition_;
   Linear head_;
   std::vector<Block> blocks_;
@@ -121,6 +137,7 @@ class Gpt {
   View hidden_;             // [R, C]: what the head reads
   View logits_, losses_;    // [chunk, V], [R]
   View dhidden_, dstream_;  // [R, C]
+  View dstream_operand_;    // [R, C]: dstream as the products read it; itself where the types are one
   View dbranch_in_;         // [R, C]: gradient at a sublayer's input
   View dattended_;          // [R, C]
   View dqkv_, dz_;          // [R, 3C], [R, 4C]

@@ -18,9 +18,8 @@ bool IsBeta(double value) { return value >= 0 && value < 1; }
 
 std::function<std::string(const std::string&)> ElementType(std::string name) {
   return [name = std::move(name)](const std::string& text) {
-    if (text == "bf16") Fail("{0} = \"bf16\" is not supported yet; set {0} to f32", name);
-    const std::vector<std::string> known = {"f32"};
-    if (text != "f32") Fail("unknown {} {}", name, UnknownName(text, known));
+    const std::vector<std::string> known = {"f32", "bf16"};
+    if (std::ranges::find(known, text) == known.end()) Fail("unknown {} {}", name, UnknownName(text, known));
     return text;
   };
 }
@@ -64,8 +63,8 @@ std::vector<ConfigKey<TrainConfig>> MakeKeys() {
           "standard deviation of the initial weights; output projections divide it by sqrt(2 n_layers)",
           "a number above 0", Above(0), &C::init),
       IntegerKey<C>("seed", "of the initial weights and the order of the data", 0, INT64_MAX, &C::seed),
-      TextKey<C>("dtype", "type of matrix products", "f32", ElementType("dtype"), &C::dtype),
-      TextKey<C>("residual_dtype", "type of the residual stream", "f32", ElementType("residual_dtype"),
+      TextKey<C>("dtype", "type of what matrix products read; sums, weights and moments are f32", "f32, bf16", ElementType("dtype"), &C::dtype),
+      TextKey<C>("residual_dtype", "type of the residual stream; bf16 goes with dtype = bf16 only", "f32, bf16", ElementType("residual_dtype"),
                  &C::residual_dtype),
   };
   keys.insert(keys.end(), own.begin(), own.end());
@@ -109,7 +108,7 @@ int64_t TrainConfig::WarmupSteps() const {
   return std::max<int64_t>(1, std::llround(warmup_fraction * static_cast<double>(steps)));
 }
 
-DType TrainConfig::ComputeType() const { return dtype == "bf16" ? DType::kBF16 : DType::kF32; }
+DType TrainConfig::OperandType() const { return dtype == "bf16" ? DType::kBF16 : DType::kF32; }
 DType TrainConfig::ResidualType() const { return residual_dtype == "bf16" ? DType::kBF16 : DType::kF32; }
 
 void TrainConfig::Validate() const {
@@ -129,6 +128,9 @@ void TrainConfig::Validate() const {
   if (Window() > model.context_length)
     Fail("window = {} is longer than context_length = {}; window may be at most context_length", Window(),
          model.context_length);
+  if (residual_dtype == "bf16" && dtype != "bf16")
+    Fail("residual_dtype = bf16 goes with dtype = bf16, but dtype = {}; set both to bf16, or leave residual_dtype at f32",
+         dtype);
   if (MinLearningRate() > learning_rate)
     Fail("min_learning_rate = {} is above learning_rate = {}; it must not be", MinLearningRate(),
          learning_rate);
@@ -212,7 +214,7 @@ TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
   if (!info.uses_fraction) model.norm_fraction = defaults.norm_fraction;
   if (!info.has_alpha) model.norm_alpha_init = defaults.norm_alpha_init;
   if (!gains) model.norm_weight_offset = defaults.norm_weight_offset;
-  if (!gains || config.residual_dtype == "f32") model.norm_cast = defaults.norm_cast;
+  if (!gains || config.dtype == "f32") model.norm_cast = defaults.norm_cast;
   return config;
 }
 

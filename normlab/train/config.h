@@ -52,7 +52,7 @@ struct TrainConfig {
   double MinLearningRate() const { return min_learning_rate.value_or(learning_rate / 10); }
   int64_t WarmupSteps() const;  // max(1, round(warmup_fraction * steps))
   int64_t TokensPerStep() const { return batch * Window(); }
-  DType ComputeType() const;
+  DType OperandType() const;
   DType ResidualType() const;
 
   // Checks what needs several keys, the model's too. Call once all keys are set. Throws Error.

@@ -10,6 +10,7 @@
 #include "normlab/kernels/arena.h"
 #include "normlab/kernels/cpu/planning_device.h"
 #include "normlab/model/gpt.h"
+#include "normlab/train/trainer.h"
 
 namespace normlab {
 namespace {
@@ -62,8 +63,7 @@ MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& reques
     return RoughPlan(magnitude);
 
   const auto device = MakeCpuPlanningDevice({.threads = request.threads});
-  Gpt model(*device, config.model, config.init,
-            {.micro_batch = config.MicroBatch(), .window = config.Window()});
+  Gpt model(*device, config.model, config.init, ShapeOf(config));
   const ParameterList& parameters = model.parameters();
   MemoryPlan plan;
   // The views of flat memory are those that the arenas hold.

@@ -172,6 +172,7 @@ class Run {
   void TakeWeights(const std::filesystem::path& path) {
     const FlatTensors weights[] = {{"", trainer_.model().weights()}};
     ReadTensorFile(path, *device_, trainer_.model().parameters(), weights, std::nullopt, NonFinite::kRefused);
+    trainer_.MoveTo(trainer_.position());  // the weights are others now
     record_.initial_weights = {{"path", path.string()}, {"hash", FileHash(path)}};
   }
 

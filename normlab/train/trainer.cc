@@ -25,6 +25,13 @@ double Sum(std::span<const double> values) {
 
 }  // namespace
 
+GptShape ShapeOf(const TrainConfig& config) {
+  return {.micro_batch = config.MicroBatch(),
+          .window = config.Window(),
+          .operands = config.OperandType(),
+          .residual = config.ResidualType()};
+}
+
 std::string Divergence::ToString() const {
   std::string text = fmt::format("{} became {} at step {}", what,
                                  std::isnan(value) ? "nan"
@@ -46,7 +53,7 @@ Trainer::Trainer(Device& device, const TrainConfig& config, std::shared_ptr<cons
                 .warmup_steps = config.WarmupSteps(),
                 .steps = config.steps},
       model_(device, config.model, config.init,
-             {.micro_batch = config.MicroBatch(), .window = config.Window()}) {
+             ShapeOf(config)) {
   const int64_t flat = model_.parameters().flat_elements();
   moments_arena_ = Arena(device, [&](Arena::Planner& plan) {
     m_ = plan.Take({flat}, device.compute_dtype());
@@ -114,6 +121,8 @@ std::optional<StepResult> Trainer::StepOrPause(const std::function<bool()>& paus
         .weight = model_.weights(),
         .m = m_,
         .v = v_,
+        .low = model_.operand_weights(),
+        .low_begin = model_.operand_begin(),
     };
     if (StaysFinite(update, result.gradient_norm * update.gradient_scale))
       device_.AdamW(update);

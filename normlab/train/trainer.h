@@ -53,6 +53,9 @@ struct Evaluation {
   std::vector<double> block_losses;  // mean of each window
 };
 
+// Micro-batch, window and storage types of a configuration's model.
+GptShape ShapeOf(const TrainConfig& config);
+
 class Trainer {
  public:
   // Checks configuration and data against each other; throws Error. The device outlives the trainer.
@@ -68,7 +71,10 @@ class Trainer {
   // moments (flat, laid out as the weights) and, inside a step, the gradients. Whoever has put these into
   // device memory tells the position with MoveTo.
   const TrainPosition& position() const { return position_; }
-  void MoveTo(const TrainPosition& position) { position_ = position; }
+  void MoveTo(const TrainPosition& position) {
+    position_ = position;
+    model_.RefreshOperands();
+  }
   Device& device() const { return device_; }
   const View& first_moments() const { return m_; }
   const View& second_moments() const { return v_; }

@@ -19,6 +19,7 @@
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/math-inl.h"
 #include "normlab/kernels/cpu/ops.h"
+#include "normlab/kernels/cpu/storage-inl.h"
 
 #ifndef NORMLAB_KERNELS_CPU_ATTENTION_SHAPE_
 #define NORMLAB_KERNELS_CPU_ATTENTION_SHAPE_
@@ -46,14 +47,16 @@ Shape ShapeOf(const View& q) {
 }
 
 // One head of a [B, T, H, D] view: rows of D adjacent values.
+template <class T>
 struct Head {
-  float* data;
+  T* data;
   int64_t stride;
 };
 
-Head HeadOf(const View& v, int64_t task) {
+template <class T>
+Head<T> HeadOf(const View& v, int64_t task) {
   const int64_t heads = v.shape[2];
-  return {v.as<float>() + task / heads * v.strides[0] + task % heads * v.strides[2], v.strides[1]};
+  return {v.as<T>() + task / heads * v.strides[0] + task % heads * v.strides[2], v.strides[1]};
 }
 
 }  // namespace
@@ -117,39 +120,42 @@ HWY_ATTR HWY_NOINLINE void Product(int64_t m, int64_t n, int64_t k, Panel a, con
 }
 
 // panel[Tp, Dp] = scale * head, zero where padded.
-HWY_ATTR void Pack(const Shape& s, Head head, float scale, float* HWY_RESTRICT panel) {
+template <class T>
+HWY_ATTR void Pack(const Shape& s, Head<T> head, float scale, float* HWY_RESTRICT panel) {
   for (int64_t t = 0; t < s.t; ++t) {
     float* HWY_RESTRICT to = panel + t * s.dp;
-    const float* HWY_RESTRICT from = head.data + t * head.stride;
-    for (int64_t i = 0; i < s.d; ++i) to[i] = scale * from[i];
+    const T* HWY_RESTRICT from = head.data + t * head.stride;
+    for (int64_t i = 0; i < s.d; ++i) to[i] = scale * ToFloat(from[i]);
     for (int64_t i = s.d; i < s.dp; ++i) to[i] = 0;
   }
   std::fill(panel + s.t * s.dp, panel + s.tp * s.dp, 0.0f);
 }
 
 // panel[Dp, Tp] = transposed head, zero where padded.
-HWY_ATTR void PackTransposed(const Shape& s, Head head, float* HWY_RESTRICT panel) {
+template <class T>
+HWY_ATTR void PackTransposed(const Shape& s, Head<T> head, float* HWY_RESTRICT panel) {
   if (s.d < s.dp || s.t < s.tp) std::fill(panel, panel + s.panel(), 0.0f);
   constexpr int64_t kTile = 16;  // rows whose lines stay in the first-level cache while columns are read
   for (int64_t t0 = 0; t0 < s.t; t0 += kTile) {
     const int64_t rows = std::min(kTile, s.t - t0);
     for (int64_t i = 0; i < s.d; ++i) {
       float* HWY_RESTRICT to = panel + i * s.tp + t0;
-      const float* HWY_RESTRICT from = head.data + t0 * head.stride + i;
-      for (int64_t t = 0; t < rows; ++t) to[t] = from[t * head.stride];
+      const T* HWY_RESTRICT from = head.data + t0 * head.stride + i;
+      for (int64_t t = 0; t < rows; ++t) to[t] = ToFloat(from[t * head.stride]);
     }
   }
 }
 
 // Sum of a[i] b[i]; b is a row of a panel: aligned, and padded with zeros.
-HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
+template <class T>
+HWY_INLINE float Dot(const T* a, const float* b, int64_t count) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   VF sum = hn::Zero(d);
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::Load(d, b + i), sum);
+  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(LoadFloats(d, a + i), hn::Load(d, b + i), sum);
   float total = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < count; ++i) total += a[i] * b[i];
+  for (; i < count; ++i) total += ToFloat(a[i]) * b[i];
   return total;
 }
 
@@ -173,16 +179,25 @@ HWY_INLINE float Softmax(float* row, int64_t valid, int64_t keys, float& max) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// to[i] = scale * from[i]
+template <class T>
+HWY_INLINE void StoreScaled(const float* from, int64_t count, float scale, T* to) {
+  ForColumns(count, [=](auto d, int64_t i) HWY_ATTR {
+    StoreFloats(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale)), d, to + i);
+  });
+}
+
+template <class T>
 HWY_ATTR void ForwardTask(const AttentionForwardArgs& args, int64_t task, float* scratch) {
   const Shape s = ShapeOf(args.q);
   float* const q = scratch;
   float* const k_t = q + s.panel();
   float* const v = k_t + s.panel();
   float* const scores = v + s.panel();
-  Pack(s, HeadOf(args.q, task), 1.0f / std::sqrt(static_cast<float>(s.d)), q);
-  PackTransposed(s, HeadOf(args.k, task), k_t);
-  Pack(s, HeadOf(args.v, task), 1.0f, v);
-  const Head out = HeadOf(args.o, task);
+  Pack(s, HeadOf<const T>(args.q, task), 1.0f / std::sqrt(static_cast<float>(s.d)), q);
+  PackTransposed(s, HeadOf<const T>(args.k, task), k_t);
+  Pack(s, HeadOf<const T>(args.v, task), 1.0f, v);
+  const Head out = HeadOf<T>(args.o, task);
   float* const lse = args.lse.as<float>() + task * s.t;
   HWY_ALIGN float block[kQueries * 256];  // o of one block, up to 256 columns of D at a time
 
@@ -201,14 +216,14 @@ HWY_ATTR void ForwardTask(const AttentionForwardArgs& args, int64_t task, float*
       const int64_t width = std::min<int64_t>(256, s.dp - d0);
       Product<false>(kQueries, width, keys, {scores, s.tp, 1}, v + d0, s.dp, block, 256);
       for (int64_t i = 0; i < queries; ++i) {
-        float* const row = out.data + (q0 + i) * out.stride + d0;
-        const int64_t cols = std::min(width, s.d - d0);
-        for (int64_t c = 0; c < cols; ++c) row[c] = block[i * 256 + c] * inv_sum[i];
+        T* const row = out.data + (q0 + i) * out.stride + d0;
+        StoreScaled(block + i * 256, std::min(width, s.d - d0), inv_sum[i], row);
       }
     }
   }
 }
 
+template <class T>
 HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, float* scratch) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -224,13 +239,14 @@ HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, floa
   float* const p = dv + s.panel();
   float* const ds = p + kQueries * s.tp;
   float* const dq = ds + kQueries * s.tp;
-  Pack(s, HeadOf(args.q, task), scale, q);
-  Pack(s, HeadOf(args.k, task), 1.0f, k);
-  PackTransposed(s, HeadOf(args.k, task), k_t);
-  PackTransposed(s, HeadOf(args.v, task), v_t);
-  Pack(s, HeadOf(args.d_o, task), 1.0f, d_o);
+  Pack(s, HeadOf<const T>(args.q, task), scale, q);
+  Pack(s, HeadOf<const T>(args.k, task), 1.0f, k);
+  PackTransposed(s, HeadOf<const T>(args.k, task), k_t);
+  PackTransposed(s, HeadOf<const T>(args.v, task), v_t);
+  Pack(s, HeadOf<const T>(args.d_o, task), 1.0f, d_o);
   std::fill(dk, dk + 2 * s.panel(), 0.0f);
-  const Head o = HeadOf(args.o, task), dq_out = HeadOf(args.dq, task);
+  const Head o = HeadOf<const T>(args.o, task);
+  const Head dq_out = HeadOf<T>(args.dq, task);
   const float* const lse = args.lse.as<const float>() + task * s.t;
 
   for (int64_t q0 = 0; q0 < s.t; q0 += kQueries) {
@@ -247,7 +263,7 @@ HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, floa
         continue;
       }
       // delta = sum_c d_o o = sum_j p_j dp_j, the term that every row of the softmax's Jacobian shares.
-      const float* const o_row = o.data + (q0 + i) * o.stride;
+      const T* const o_row = o.data + (q0 + i) * o.stride;
       const float* const do_row = d_o + (q0 + i) * s.dp;
       const float delta = Dot(o_row, do_row, s.d);
       const int64_t valid = q0 + i + 1;
@@ -263,13 +279,26 @@ HWY_ATTR void BackwardTask(const AttentionBackwardArgs& args, int64_t task, floa
     Product<true>(keys, s.dp, kQueries, {ds, 1, s.tp}, q + q0 * s.dp, s.dp, dk, s.dp);
     Product<false>(kQueries, s.dp, keys, {ds, s.tp, 1}, k, s.dp, dq, s.dp);
     for (int64_t i = 0; i < queries; ++i)
-      for (int64_t c = 0; c < s.d; ++c) dq_out.data[(q0 + i) * dq_out.stride + c] = dq[i * s.dp + c] * scale;
+      StoreScaled(dq + i * s.dp, s.d, scale, dq_out.data + (q0 + i) * dq_out.stride);
   }
-  const Head dk_out = HeadOf(args.dk, task), dv_out = HeadOf(args.dv, task);
+  const Head dk_out = HeadOf<T>(args.dk, task), dv_out = HeadOf<T>(args.dv, task);
   for (int64_t t = 0; t < s.t; ++t) {
-    std::copy_n(dk + t * s.dp, s.d, dk_out.data + t * dk_out.stride);
-    std::copy_n(dv + t * s.dp, s.d, dv_out.data + t * dv_out.stride);
+    StoreScaled(dk + t * s.dp, s.d, 1.0f, dk_out.data + t * dk_out.stride);
+    StoreScaled(dv + t * s.dp, s.d, 1.0f, dv_out.data + t * dv_out.stride);
   }
+}
+
+void ForwardTaskF32(const AttentionForwardArgs& args, int64_t task, float* scratch) {
+  ForwardTask<float>(args, task, scratch);
+}
+void ForwardTaskBf16(const AttentionForwardArgs& args, int64_t task, float* scratch) {
+  ForwardTask<BFloat16>(args, task, scratch);
+}
+void BackwardTaskF32(const AttentionBackwardArgs& args, int64_t task, float* scratch) {
+  BackwardTask<float>(args, task, scratch);
+}
+void BackwardTaskBf16(const AttentionBackwardArgs& args, int64_t task, float* scratch) {
+  BackwardTask<BFloat16>(args, task, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -279,8 +308,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace normlab::cpu {
 
-HWY_EXPORT(ForwardTask);
-HWY_EXPORT(BackwardTask);
+HWY_EXPORT(ForwardTaskF32);
+HWY_EXPORT(ForwardTaskBf16);
+HWY_EXPORT(BackwardTaskF32);
+HWY_EXPORT(BackwardTaskBf16);
 
 int64_t AttentionForwardFloats(const View& q, int threads) { return ShapeOf(q).forward_floats() * threads; }
 int64_t AttentionBackwardFloats(const View& q, int threads) { return ShapeOf(q).backward_floats() * threads; }
@@ -290,7 +321,9 @@ void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
   float* const scratch =
       context.Scratch(static_cast<size_t>(AttentionForwardFloats(args.q, context.threads())));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
-    HWY_DYNAMIC_DISPATCH(ForwardTask)(args, task, scratch + thread * per_thread);
+    float* const own = scratch + thread * per_thread;
+    args.q.dtype == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(ForwardTaskBf16)(args, task, own)
+                                 : HWY_DYNAMIC_DISPATCH(ForwardTaskF32)(args, task, own);
   });
 }
 
@@ -299,7 +332,9 @@ void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args) {
   float* const scratch =
       context.Scratch(static_cast<size_t>(AttentionBackwardFloats(args.q, context.threads())));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
-    HWY_DYNAMIC_DISPATCH(BackwardTask)(args, task, scratch + thread * per_thread);
+    float* const own = scratch + thread * per_thread;
+    args.q.dtype == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(BackwardTaskBf16)(args, task, own)
+                                 : HWY_DYNAMIC_DISPATCH(BackwardTaskF32)(args, task, own);
   });
 }
 

@@ -1,17 +1,18 @@
 #pragma once
-// What every CPU operation is given: the number of threads and scratch memory. Scratch grows to the largest
+// What every CPU operation is given: the number of threads, scratch memory, and the library's products of bf16. Scratch grows to the largest
 // request, which the first step makes; after that no operation allocates. Valid until the operation returns.
 
 #include <cstddef>
 #include <memory>
 
 #include "normlab/base/memory.h"
+#include "normlab/kernels/cpu/onednn_bf16.h"
 
 namespace normlab::cpu {
 
 class CpuContext {
  public:
-  explicit CpuContext(int threads) : threads_(threads) {}
+  explicit CpuContext(int threads) : threads_(threads), bf16_products_(threads) {}
 
   int threads() const { return threads_; }
 
@@ -23,9 +24,12 @@ class CpuContext {
   }
   size_t scratch_bytes() const { return scratch_.bytes(); }
 
+  Bf16Products& bf16_products() { return bf16_products_; }
+
  private:
   int threads_;
   AlignedMemory scratch_;
+  Bf16Products bf16_products_;
 };
 
 }  // namespace normlab::cpu

@@ -73,6 +73,7 @@ class CpuDevice final : public Device {
 
   std::string_view name() const override { return "cpu"; }
   DType compute_dtype() const override { return DType::kF32; }
+  DType StorageType(DType wanted) const override { return wanted; }
   int threads() const override { return context_.threads(); }
 
   void* Allocate(size_t bytes) override {
@@ -111,6 +112,10 @@ class CpuDevice final : public Device {
     NL_CHECK(from.rank == to.rank && from.shape == to.shape);
     if (from.dtype == to.dtype && from.IsDense() && to.IsDense()) {
       std::memcpy(to.data, from.data, to.bytes());
+      return;
+    }
+    if (from.dtype == DType::kF32 && to.dtype == DType::kBF16 && from.IsDense() && to.IsDense()) {
+      cpu::NarrowFlat(context_, from, to);
       return;
     }
     std::vector<double> values(static_cast<size_t>(from.elements()));

@@ -26,11 +26,14 @@ void EmbeddingForward(CpuContext& context, const EmbeddingForwardArgs& args) {
   const int32_t* const ids = args.ids.as<const int32_t>();
   CheckIds(args.ids, args.token.rows());
   constexpr int64_t kRows = 64;
-  ParallelFor(context.threads(), (rows + kRows - 1) / kRows, [&](int64_t chunk, int) {
+  const auto add_rows = [&]<class T>(T* h, int64_t chunk) {
     for (int64_t r = chunk * kRows; r < std::min(rows, (chunk + 1) * kRows); ++r)
       AddRows(cols, args.token.as<const float>() + ids[r] * args.token.strides[0],
-              args.position.as<const float>() + r % t * args.position.strides[0],
-              args.h.as<float>() + r * args.h.strides[0]);
+              args.position.as<const float>() + r % t * args.position.strides[0], h + r * args.h.strides[0]);
+  };
+  ParallelFor(context.threads(), (rows + kRows - 1) / kRows, [&](int64_t chunk, int) {
+    args.h.dtype == DType::kBF16 ? add_rows(args.h.as<BFloat16>(), chunk)
+                                 : add_rows(args.h.as<float>(), chunk);
   });
 }
 
@@ -39,7 +42,6 @@ void EmbeddingBackward(CpuContext& context, const EmbeddingBackwardArgs& args) {
   const int64_t t = args.ids.shape[1];
   const int32_t* const ids = args.ids.as<const int32_t>();
   CheckIds(args.ids, args.dtoken.rows());
-  const float* const dh = args.dh.as<const float>();
   float* const dtoken = args.dtoken.as<float>();
   float* const dposition = args.dposition.as<float>();
   const auto clear = [&](const View& table, float* data, int64_t begin, int64_t end) {
@@ -51,11 +53,15 @@ void EmbeddingBackward(CpuContext& context, const EmbeddingBackwardArgs& args) {
     const int64_t begin = chunk * kColumns, end = std::min(cols, begin + kColumns);
     if (!args.accumulate_token) clear(args.dtoken, dtoken, begin, end);
     if (!args.accumulate_position) clear(args.dposition, dposition, begin, end);
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* const from = dh + r * args.dh.strides[0] + begin;
-      AddTo(end - begin, from, dtoken + ids[r] * args.dtoken.strides[0] + begin);
-      AddTo(end - begin, from, dposition + r % t * args.dposition.strides[0] + begin);
-    }
+    const auto add_rows = [&]<class T>(const T* dh) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const T* const from = dh + r * args.dh.strides[0] + begin;
+        AddTo(end - begin, from, dtoken + ids[r] * args.dtoken.strides[0] + begin);
+        AddTo(end - begin, from, dposition + r % t * args.dposition.strides[0] + begin);
+      }
+    };
+    args.dh.dtype == DType::kBF16 ? add_rows(args.dh.as<const BFloat16>())
+                                  : add_rows(args.dh.as<const float>());
   });
 }
 

@@ -58,6 +58,7 @@ void MatMul(CpuContext& context, const MatMulArgs& args) {
   using Epilogue = MatMulArgs::Epilogue;
   const int64_t m = args.c.rows(), n = args.c.cols(), k = args.a.cols();
   if (m == 0 || n == 0) return;
+  if (args.a.dtype == DType::kBF16) return MatMulBf16(context, args);
   const Operand a = OperandOf(args.a), b = OperandOf(args.b);
   float* const c = args.c.as<float>();
   const int64_t ldc = std::max(args.c.strides[0], n);
@@ -101,11 +102,11 @@ void MatMul(CpuContext& context, const MatMulArgs& args) {
         AddBias(rows, cols, bias, {block.c, ldc});
         break;
       case Epilogue::kBiasGelu:
-        AddBiasGelu(rows, cols, bias, {block.c, ldc},
+        AddBiasGelu<float>(rows, cols, bias, {block.c, ldc},
                     {args.gelu.as<float>() + r0 * args.gelu.strides[0] + c0, args.gelu.strides[0]});
         break;
       case Epilogue::kGeluBackward:
-        MultiplyByGeluGradient(rows, cols,
+        MultiplyByGeluGradient<float>(rows, cols,
                                {args.z.as<const float>() + r0 * args.z.strides[0] + c0, args.z.strides[0]},
                                {block.c, ldc});
         break;
@@ -128,10 +129,16 @@ void BiasGradient(CpuContext& context, const View& dy, const View& dbias, bool a
   float* const out = dbias.as<float>();
   const int64_t blocks = BiasBlocks(rows);
   float* const partial = context.Scratch(static_cast<size_t>(BiasGradientFloats(rows, cols)));
-  ParallelFor(context.threads(), blocks, [&](int64_t block, int) {
+  const auto sum_block = [&]<class T>(int64_t block, const T* from) {
     const int64_t r0 = block * kBiasBlock;
-    ColumnSums(std::min(kBiasBlock, rows - r0), cols,
-               {dy.as<const float>() + r0 * dy.strides[0], dy.strides[0]}, partial + block * cols);
+    ColumnSums<T>(std::min(kBiasBlock, rows - r0), cols, {from + r0 * dy.strides[0], dy.strides[0]},
+                  partial + block * cols);
+  };
+  ParallelFor(context.threads(), blocks, [&](int64_t block, int) {
+    if (dy.dtype == DType::kBF16)
+      sum_block(block, dy.as<BFloat16>());
+    else
+      sum_block(block, dy.as<float>());
   });
   const FlushDenormals flush;
   if (!accumulate) std::fill(out, out + cols, 0.0f);

@@ -1,4 +1,5 @@
-// AdamW in one pass over flat memory (read g, w, m, v; write w, m, v: 28 bytes an element), and the sum of
+// AdamW in one pass over flat memory (read g, w, m, v; write w, m, v: 28 bytes an element, and 2 more where the
+// products want the weights in bf16), and the sum of
 // squares that clipping needs. Chunks of fixed size make both independent of the number of threads.
 
 #undef HWY_TARGET_INCLUDE
@@ -7,11 +8,14 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 #include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/elementwise.h"
 #include "normlab/kernels/cpu/ops.h"
+#include "normlab/kernels/cpu/storage-inl.h"
 
 #ifndef NORMLAB_KERNELS_CPU_OPTIMIZER_NUMBERS_
 #define NORMLAB_KERNELS_CPU_OPTIMIZER_NUMBERS_
@@ -39,8 +43,9 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-HWY_INLINE void AdamVector(D d, const AdamNumbers& n, const float* g, float* w, float* m, float* v) {
+template <bool kLow, class D>
+HWY_INLINE void AdamVector(D d, const AdamNumbers& n, const float* g, float* w, float* m, float* v,
+                           BFloat16* low) {
   const auto grad = hn::Mul(hn::LoadU(d, g), hn::Set(d, n.gradient_scale));
   const auto m_new =
       hn::MulAdd(hn::Set(d, n.beta1), hn::LoadU(d, m), hn::Mul(hn::Set(d, n.one_minus_beta1), grad));
@@ -50,16 +55,22 @@ HWY_INLINE void AdamVector(D d, const AdamNumbers& n, const float* g, float* w, 
   const auto update = hn::Div(hn::Mul(hn::Set(d, n.rate), m_new), denominator);
   hn::StoreU(m_new, d, m);
   hn::StoreU(v_new, d, v);
-  hn::StoreU(hn::MulSub(hn::Set(d, n.keep), hn::LoadU(d, w), update), d, w);
+  const auto w_new = hn::MulSub(hn::Set(d, n.keep), hn::LoadU(d, w), update);
+  hn::StoreU(w_new, d, w);
+  if constexpr (kLow) StoreFloats(w_new, d, low);
 }
 
-HWY_ATTR void AdamChunk(int64_t count, const AdamNumbers& n, const float* g, float* w, float* m, float* v) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 1> one;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) AdamVector(d, n, g + i, w + i, m + i, v + i);
-  for (; i < count; ++i) AdamVector(one, n, g + i, w + i, m + i, v + i);
+// `low` may be null.
+HWY_ATTR void AdamChunk(int64_t count, const AdamNumbers& n, const float* g, float* w, float* m, float* v,
+                        BFloat16* low) {
+  if (low == nullptr)
+    ForColumns(count, [&](auto d, int64_t i) HWY_ATTR {
+      AdamVector<false>(d, n, g + i, w + i, m + i, v + i, nullptr);
+    });
+  else
+    ForColumns(count, [&](auto d, int64_t i) HWY_ATTR {
+      AdamVector<true>(d, n, g + i, w + i, m + i, v + i, low + i);
+    });
 }
 
 // 16 float64 lanes on every instruction set, so that the order of addition is one.
@@ -109,19 +120,32 @@ void AdamW(CpuContext& context, const AdamWArgs& args) {
   };
   const float keep = static_cast<float>(1 - args.learning_rate * args.weight_decay);
   const int64_t count = args.weight.elements();
+  BFloat16* const low = args.low.empty() ? nullptr : args.low.as<BFloat16>();
+  const int64_t low_end = args.low_begin + (args.low.empty() ? 0 : args.low.elements());
   ParallelFor(context.threads(), (count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
     const int64_t begin = chunk * kChunk, end = std::min(count, begin + kChunk);
-    const int64_t decayed_end = std::clamp(args.decayed, begin, end);
-    const auto run = [&](int64_t from, int64_t to, float factor) {
-      if (from == to) return;
+    // Where an element's treatment changes, inside of the chunk or at its ends.
+    std::array<int64_t, 5> cuts = {begin, end, args.decayed, args.low_begin, low_end};
+    for (int64_t& cut : cuts) cut = std::clamp(cut, begin, end);
+    std::ranges::sort(cuts);
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const int64_t from = cuts[i], to = cuts[i + 1];
+      if (from == to) continue;
       AdamNumbers n = numbers;
-      n.keep = factor;
+      n.keep = from < args.decayed ? keep : 1.0f;
+      const bool wanted = low != nullptr && args.low_begin <= from && from < low_end;
       HWY_DYNAMIC_DISPATCH(AdamChunk)
       (to - from, n, args.gradient.as<const float>() + from, args.weight.as<float>() + from,
-       args.m.as<float>() + from, args.v.as<float>() + from);
-    };
-    run(begin, decayed_end, keep);
-    run(decayed_end, end, 1.0f);
+       args.m.as<float>() + from, args.v.as<float>() + from, wanted ? low + (from - args.low_begin) : nullptr);
+    }
+  });
+}
+
+void NarrowFlat(CpuContext& context, const View& from, const View& to) {
+  const int64_t count = from.elements();
+  ParallelFor(context.threads(), (count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
+    const int64_t begin = chunk * kChunk, cols = std::min(kChunk, count - begin);
+    Narrow(1, cols, {from.as<const float>() + begin, cols}, {to.as<BFloat16>() + begin, cols});
   });
 }
 

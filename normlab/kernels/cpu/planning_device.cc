@@ -10,10 +10,12 @@ namespace {
 
 class CpuPlanningDevice final : public PlanningDevice {
  public:
-  explicit CpuPlanningDevice(const CpuOptions& options) : cpu_(MakeCpuDevice(options)) {}
+  explicit CpuPlanningDevice(const CpuOptions& options)
+      : cpu_(MakeCpuDevice(options)), context_(options.threads) {}
 
   std::string_view name() const override { return cpu_->name(); }
   DType compute_dtype() const override { return cpu_->compute_dtype(); }
+  DType StorageType(DType wanted) const override { return cpu_->StorageType(wanted); }
   int threads() const override { return cpu_->threads(); }
 
   void* Allocate(size_t bytes) override {
@@ -33,7 +35,7 @@ class CpuPlanningDevice final : public PlanningDevice {
   void Fill(const View&, double) override {}
   void Copy(const View&, const View&) override {}
 
-  void MatMul(const MatMulArgs&) override {}
+  void MatMul(const MatMulArgs& args) override { TakeScratch(cpu::MatMulFloats(context_, args)); }
   void BiasGradient(const View& dy, const View&, bool) override {
     TakeScratch(cpu::BiasGradientFloats(dy.rows(), dy.cols()));
   }
@@ -78,6 +80,7 @@ class CpuPlanningDevice final : public PlanningDevice {
   }
 
   std::unique_ptr<Device> cpu_;
+  cpu::CpuContext context_;  // describes products; never runs one
   size_t allocated_ = 0, peak_ = 0, scratch_ = 0, timing_ = 0;
 };
 

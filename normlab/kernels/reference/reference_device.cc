@@ -52,6 +52,7 @@ class ReferenceDevice final : public Device {
  public:
   std::string_view name() const override { return "reference"; }
   DType compute_dtype() const override { return DType::kF64; }
+  DType StorageType(DType) const override { return DType::kF64; }
 
   // ---- Memory: the host's.
   void* Allocate(size_t bytes) override {

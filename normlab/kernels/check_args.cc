@@ -43,6 +43,10 @@ class Checker {
   void Shape(const char* name, const View& view, std::initializer_list<int64_t> shape) const {
     Shape(name, view, shape, dtype_);
   }
+  // The same in the dtype that it has.
+  void ShapeOnly(const char* name, const View& view, std::initializer_list<int64_t> shape) const {
+    Shape(name, view, shape, view.dtype);
+  }
   void Absent(const char* name, const View& view, const char* why) const {
     if (!view.empty()) Refuse(operation_, fmt::format("{} is given but {}", name, why));
   }
@@ -104,6 +108,52 @@ void CheckParameter(const Checker& check, const char* name, const View& view, bo
   if (!wanted) return check.Absent(name, view, "the spec has none");
   check.Shape(name, view, {cols});
   check.AdjacentColumns(name, view);
+}
+
+// ---- The storage types of norms.
+
+bool Is16Bits(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+bool IsFloat(DType dtype) { return dtype != DType::kI32; }
+
+// Weights, statistics and their gradients are of the compute dtype.
+DType ParameterType(const View& x) { return x.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+using NamedViews = std::initializer_list<std::pair<const char*, const View*>>;
+
+[[noreturn]] void RefuseTypes(const char* operation, const NamedViews& views, const char* allowed) {
+  std::string found;
+  for (const auto& [name, view] : views)
+    if (!view->empty())
+      found += fmt::format("{}{} is {}", found.empty() ? "" : ", ", name, Name(view->dtype));
+  Refuse(operation, fmt::format("{}; {}", found, allowed));
+}
+
+void CheckForwardTypes(const char* operation, const NormForwardArgs& args) {
+  const DType x = args.x.dtype, y = args.y.dtype, stream = args.residual.dtype;
+  const bool residual = !args.residual.empty();
+  const bool one = IsFloat(x) && y == x && (!residual || stream == x);
+  const bool around_fp32 = residual && Is16Bits(x) && y == x && stream == DType::kF32;
+  const bool narrowing = !residual && x == DType::kF32 && Is16Bits(y);
+  const bool same_sum = args.sum.empty() || !residual || args.sum.dtype == stream;
+  if ((one || around_fp32 || narrowing) && same_sum) return;
+  RefuseTypes(operation, {{"x", &args.x}, {"residual", &args.residual}, {"sum", &args.sum}, {"y", &args.y}},
+              "all must be of one type; or x and y bf16, or f16, with residual and sum f32; or x f32 and y "
+              "bf16 or f16 without a residual");
+}
+
+void CheckBackwardTypes(const char* operation, const NormBackwardArgs& args) {
+  const DType dy = args.dy.dtype, dx = args.dx.dtype, x = args.x.empty() ? dx : args.x.dtype;
+  const bool one = IsFloat(dy) && x == dy && dx == dy;
+  const bool around_fp32 = Is16Bits(dy) && x == DType::kF32 && dx == DType::kF32;
+  // The reference device has one type, and keeps dx_low in it.
+  const DType low = args.dx_low.dtype;
+  const bool has_low = args.dx_low.empty() ||
+                       (dx == DType::kF32 && Is16Bits(low) && (low == dy || dy == DType::kF32)) ||
+                       (dx == DType::kF64 && low == dx);
+  if ((one || around_fp32) && has_low) return;
+  RefuseTypes(operation, {{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}, {"dx_low", &args.dx_low}},
+              "all must be of one type; or x and dx f32 with dy bf16 or f16; and dx_low bf16 or f16 (dy's, "
+              "where that is one of them) beside an f32 dx");
 }
 
 }  // namespace
@@ -192,20 +242,21 @@ void CheckBiasGradient(const View& dy, const View& dbias) {
 }
 
 void CheckNormForward(const NormForwardArgs& args) {
-  const Checker check("norm_forward", args.x.dtype);
+  const Checker check("norm_forward", ParameterType(args.x));
   const NormInfo& info = InfoOf(args.spec.kind);
   CheckSpec(args.spec);
   check.Rank("x", args.x, 2);
   const int64_t rows = args.x.shape[0], cols = args.x.shape[1];
   check.That(cols > 0, "x has width 0; a norm needs at least one column");
   const bool residual = !args.residual.empty();
-  check.Shape("x", args.x, {rows, cols});
-  check.Shape("y", args.y, {rows, cols});
-  if (residual) check.Shape("residual", args.residual, {rows, cols});
+  check.ShapeOnly("x", args.x, {rows, cols});
+  check.ShapeOnly("y", args.y, {rows, cols});
+  if (residual) check.ShapeOnly("residual", args.residual, {rows, cols});
   if (!args.sum.empty() && rows > 0) {
     check.That(residual, "sum is given but there is no residual");
-    check.Shape("sum", args.sum, {rows, cols});
+    check.ShapeOnly("sum", args.sum, {rows, cols});
   }
+  CheckForwardTypes("norm_forward", args);
   for (const auto& [name, view] :
        {std::pair{"x", &args.x}, {"y", &args.y}, {"residual", &args.residual}, {"sum", &args.sum}})
     if (!view->empty()) check.AdjacentColumns(name, *view);
@@ -238,16 +289,19 @@ void CheckNormForward(const NormForwardArgs& args) {
 }
 
 void CheckNormBackward(const NormBackwardArgs& args) {
-  const Checker check("norm_backward", args.dy.dtype);
+  const Checker check("norm_backward", ParameterType(args.dy));
   const NormInfo& info = InfoOf(args.spec.kind);
   CheckSpec(args.spec);
   check.Rank("dy", args.dy, 2);
   const int64_t rows = args.dy.shape[0], cols = args.dy.shape[1];
   check.That(cols > 0, "dy has width 0; a norm needs at least one column");
-  check.Shape("dy", args.dy, {rows, cols});
-  check.Shape("dx", args.dx, {rows, cols});
-  if (!info.identity || !args.x.empty()) check.Shape("x", args.x, {rows, cols});
-  for (const auto& [name, view] : {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}})
+  check.ShapeOnly("dy", args.dy, {rows, cols});
+  check.ShapeOnly("dx", args.dx, {rows, cols});
+  if (!info.identity || !args.x.empty()) check.ShapeOnly("x", args.x, {rows, cols});
+  if (!args.dx_low.empty()) check.ShapeOnly("dx_low", args.dx_low, {rows, cols});
+  CheckBackwardTypes("norm_backward", args);
+  for (const auto& [name, view] :
+       {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}, {"dx_low", &args.dx_low}})
     if (!view->empty()) check.AdjacentColumns(name, *view);
   const bool gain = info.has_gain && args.spec.gain, bias = info.has_bias && args.spec.bias;
   CheckParameter(check, "weight", args.weight, gain, cols);
@@ -264,10 +318,13 @@ void CheckNormBackward(const NormBackwardArgs& args) {
     check.SameOrDisjoint("dx", args.dx, "dy", args.dy);
     check.SameOrDisjoint("dx", args.dx, "x", args.x);
   }
+  for (const auto& [name, view] : {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}})
+    check.Disjoint("dx_low", args.dx_low, name, *view);
   check.Disjoint("dweight", args.dweight, "dbias", args.dbias);
   check.Disjoint("dalpha", args.dalpha, "dweight", args.dweight);
   check.Disjoint("dalpha", args.dalpha, "dbias", args.dbias);
   for (const auto& [name, view] : {std::pair{"dx", &args.dx},
+                                   {"dx_low", &args.dx_low},
                                    {"dweight", &args.dweight},
                                    {"dbias", &args.dbias},
                                    {"dalpha", &args.dalpha}}) {
@@ -275,7 +332,8 @@ void CheckNormBackward(const NormBackwardArgs& args) {
     check.Disjoint(name, *view, "alpha", args.alpha);
     check.Disjoint(name, *view, "saved", args.saved);
   }
-  for (const auto& [name, view] : {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}}) {
+  for (const auto& [name, view] :
+       {std::pair{"x", &args.x}, {"dy", &args.dy}, {"dx", &args.dx}, {"dx_low", &args.dx_low}}) {
     check.Disjoint("dweight", args.dweight, name, *view);
     check.Disjoint("dbias", args.dbias, name, *view);
     check.Disjoint("dalpha", args.dalpha, name, *view);

@@ -11,11 +11,13 @@
 
 namespace normlab {
 
-// Floating-point views of one call have one dtype; that the device computes in it, View::as checks.
+// Floating-point views of one call have one dtype, but for norms; that the device computes in it, View::as
+// checks.
 void CheckMatMul(const MatMulArgs& args);
 void CheckBiasGradient(const View& dy, const View& dbias);
 
 // Whether `saved` is large enough depends on the implementation, which checks it.
+// Norms have sets of storage types (device.h); the parameters' type follows from x's.
 // A row may lie anywhere (any row stride), its columns are adjacent. Two fields that may alias are either the
 // same view or share no element; a partial overlap is refused. Width 0 is refused, zero rows are fine.
 void CheckNormForward(const NormForwardArgs& args);

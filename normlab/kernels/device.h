@@ -54,6 +54,12 @@ struct MatMulArgs {
 //   residual given:   sum = residual + x;  y = norm(sum)
 // `sum` may alias x or residual, or be absent where nobody reads it later (Backward does, except for
 // no_norm). y may alias x when there is no residual, and may alias sum for an identity norm only.
+//
+// Storage types. Parameters and `saved` are of the compute dtype. On a CPU x, residual, sum and y are all
+// f32, all bf16 or all f16; or, around an fp32 residual stream, x and y are of one 16-bit type and residual
+// and sum f32; or x is f32 and y of a 16-bit type, without a residual. Arithmetic is fp32, each result is
+// rounded once, to nearest even. What is normalized is the sum as it is stored (in the residual's type, also
+// where it is absent), which is what Backward sees.
 struct NormForwardArgs {
   NormSpec spec;
   View x;             // [rows, cols]
@@ -68,6 +74,11 @@ struct NormForwardArgs {
 // Gradient of norm(x), x being the tensor that was normalized (the sum, where a residual was added).
 //   dx = J^T dy   or, with accumulate_dx,   dx += J^T dy  (the gradient sum of the residual stream).
 // dx may alias dy (not with accumulate_dx) or x. dweight, dbias, dalpha: = or, with accumulate_dparams, +=.
+// dx_low = dx as it is after the accumulation, rounded to a 16-bit type: what the next matrix product reads.
+//
+// Storage types: x, dy and dx are all f32, all bf16 or all f16; or x and dx are f32 and dy is of a 16-bit
+// type. dx_low goes with any fp32 dx, and is of dy's type where that has 16 bits. dy's type stands for y's
+// where NormSpec::cast asks for it.
 struct NormBackwardArgs {
   NormSpec spec;
   View x, dy;   // [rows, cols]
@@ -75,6 +86,7 @@ struct NormBackwardArgs {
   View alpha;   // [1]; absent where the norm has none
   View saved;
   View dx;              // [rows, cols]
+  View dx_low;          // [rows, cols] =, optional
   View dweight, dbias;  // [cols]; absent where the spec has none
   View dalpha;          // [1]; absent where the norm has none
   bool accumulate_dx = false;

@@ -55,6 +55,7 @@ Draw DrawOptions(NormKind kind, double mean, uint64_t draw) {
   d.layout.sum = alias(3);
   d.layout.dx = alias(3);
   d.spec.fraction = std::array{0.0625, 0.3, 1.0}[below(3)];
+  if (below(2) != 0) d.spec.cast = NormCast::kBeforeGain;
   return d;
 }
 
@@ -93,10 +94,13 @@ class NormConformance : public ::testing::TestWithParam<NormKind> {
     Check(p, layout, want, ErrorBounds(p, want.answer, kUnitF32, Centering::kExact), case_text, every_isa);
   }
 
-  void CheckRandom(Shape shape, double mean, uint64_t draw, bool every_isa = true) {
-    const Draw d = DrawOptions(GetParam(), mean, draw);
+  void CheckRandom(Shape shape, double mean, uint64_t draw, bool every_isa = true,
+                   const NormStorage& storage = {}) {
+    Draw d = DrawOptions(GetParam(), mean, draw);
+    // In 16 bits a row of a smaller spread would be constant.
+    if (storage.low_stream) d.choices.spread = std::max(1.0, d.choices.spread);
     const NormProblem p =
-        RandomNormProblem(d.spec, shape.rows, shape.cols, d.choices, Seed() * 100000 + draw);
+        RandomNormProblem(d.spec, shape.rows, shape.cols, d.choices, Seed() * 100000 + draw, storage);
     CheckAgainstOracle(
         p, d.layout,
         fmt::format("{} mean {} spread {} {}", ToString(p), mean, d.choices.spread, ToString(d.layout)),
@@ -133,6 +137,36 @@ TEST_P(NormConformance, AgreesWithTheOracleOnEveryShape) {
         for (int i = 0; i < 2; ++i) CheckRandom({rows, cols}, mean, draw++);
   for (const int64_t cols : {1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 128, 768})
     for (const double mean : {0.0, 1000.0}) CheckRandom({257, cols}, mean, draw++);
+  Finish();
+}
+
+// N-19, N-01: every set of storage types with fp32 parameters; fp32 arithmetic, rounded once. Each set meets
+// every width, and every mean and number of rows.
+TEST_P(NormConformance, AgreesWithTheOracleInEverySetOfStorageTypes) {
+  uint64_t draw = 30000;
+  for (const int64_t cols : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 257, 768, 1023})
+    for (const NormStorage& storage : LowStorages()) {
+      const int64_t rows = std::array{1, 2, 7}[draw % 3];
+      CheckRandom({rows, cols}, std::array{0.0, 3.0, 100.0}[draw / 3 % 3], draw, true, storage);
+      ++draw;
+    }
+  for (const NormStorage& storage : LowStorages()) {
+    for (const int64_t cols : {1, 33, 128}) CheckRandom({257, cols}, 1, draw++, true, storage);
+    // N-28: a width that no 16-bit number holds.
+    for (const int64_t cols : {4096, 8193, 70000}) CheckRandom({2, cols}, 1, draw++, true, storage);
+  }
+  Finish();
+}
+
+// N-13: an odd width and a start that no vector is aligned to, in 16 bits.
+TEST_P(NormConformance, OddWidthsAndUnaligned16BitRowsStayInside) {
+  for (const NormStorage& storage : LowStorages())
+    for (const int64_t misalignment : {1, 3}) {
+      const NormProblem p =
+          RandomNormProblem({.kind = GetParam()}, 16, 769, {.residual = true}, Seed(), storage);
+      CheckAgainstOracle(p, {.misalignment = misalignment, .row_gap = 1},
+                         fmt::format("{} misaligned by {}", storage.name, misalignment));
+    }
   Finish();
 }
 

@@ -14,12 +14,13 @@
 
 namespace normlab::test {
 
-inline constexpr double kCanary = -7777.25;  // exact in every float format in use
+inline constexpr double kCanary = -7776;  // exact in every float format in use
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Placement {
-  int64_t misalignment = 0;  // elements after a 64-byte boundary
-  int64_t row_gap = 0;       // elements between the end of a row and the start of the next
+  int64_t misalignment = 0;   // elements after a 64-byte boundary
+  int64_t row_gap = 0;        // elements between the end of a row and the start of the next
+  DType dtype = DType::kF32;  // on a device that computes in fp32; elsewhere its own
 };
 
 class DeviceTensor {
@@ -93,7 +94,7 @@ class DeviceTensor {
 
   DeviceTensor(Device& device, int64_t rows, int64_t cols, Placement placement, double guard_value)
       : device_(&device), guard_value_(guard_value), offset_(kGuard + placement.misalignment) {
-    const DType dtype = device.compute_dtype();
+    const DType dtype = device.compute_dtype() == DType::kF32 ? placement.dtype : device.compute_dtype();
     const int64_t stride = cols + placement.row_gap;
     const int64_t elements = offset_ + rows * stride + kGuard;
     whole_ = View::Dense(device.Allocate(static_cast<size_t>(elements) * SizeOf(dtype)), dtype, {elements});

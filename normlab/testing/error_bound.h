@@ -11,6 +11,7 @@
 //               roundings of both signs a sum is wrong by less than (sqrt(n) + 4) u times the magnitudes,
 //               which is the certain bound up to n = 7; the 4 also pays for a few single roundings beside it.
 //   parameters' gradients, summed over rows: the same with the number of rows
+//   a result that is stored in 16 bits: one rounding to these on top, half an ulp of it
 //
 // An implementation may round other intermediate values than the body does. Its freedom is modelled at the
 // input: with Centering::kRounded every x[c] may be off by (4 + sqrt(cols)) u mean|x| of its row, which is
@@ -120,7 +121,12 @@ class BoundedRow {
     const double t = std::tanh(v.value), slope = 1 - t * t;
     return {t, slope * v.error + slope * v.error * v.error + 4 * Bounded::unit * std::abs(t)};
   }
-  Bounded Stored(const Bounded& v) const { return v; }
+  // One rounding to y's type.
+  Bounded Stored(const Bounded& v) const {
+    const DType dtype = p_.storage.y();
+    if (dtype == DType::kF32) return v;
+    return {v.value, v.error + UnitOf(dtype) * (std::abs(v.value) + v.error) + SmallestErrorOf(dtype)};
+  }
 
   void Save(int slot, const Bounded& v) {
     saved_.resize(std::max(saved_.size(), static_cast<size_t>(slot) + 1));
@@ -159,7 +165,13 @@ inline NormAnswer ErrorBounds(const NormProblem& p, const NormAnswer& right, dou
   };
   std::vector<OverRows> dgain(static_cast<size_t>(p.cols)), dbias(static_cast<size_t>(p.cols)), dalpha(1);
   NormNumbers<Bounded> numbers{.eps = Bounded::Rounded(p.spec.eps, 0),
-                               .partial_cols = PartialCols(p.spec.fraction, p.cols)};
+                               .partial_cols = PartialCols(p.spec.fraction, p.cols),
+                               .cast_before_gain = p.spec.cast == NormCast::kBeforeGain};
+  // A result of 16 bits is rounded to them once, from what fp32 gives.
+  const auto rounding = [](DType dtype, double right_value, double error) {
+    if (dtype == DType::kF32) return 0.0;
+    return UnitOf(dtype) * (std::abs(right_value) + error) + SmallestErrorOf(dtype);
+  };
   for (int64_t r = 0; r < p.rows; ++r) {
     BoundedRow row(p, normalized, r, centering);
     AllNorms::Visit(p.spec.kind, [&](auto norm) {
@@ -169,7 +181,9 @@ inline NormAnswer ErrorBounds(const NormProblem& p, const NormAnswer& right, dou
     for (int64_t c = 0; c < p.cols; ++c) {
       const int64_t i = r * p.cols + c;
       t.y[i] = row.y[c].error;
+      t.y[i] += rounding(p.storage.y(), right.y[i], t.y[i]);
       t.dx[i] = row.dx[c].error + (p.accumulate_dx ? unit * std::abs(right.dx[i]) : 0);
+      t.dx[i] += rounding(p.storage.stream(), right.dx[i], t.dx[i]);
       dgain[c].Add(row.dgain[c]);
       dbias[c].Add(row.dbias[c]);
     }

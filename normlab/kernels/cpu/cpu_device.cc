@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "normlab/base/bfloat16.h"
+#include "normlab/base/float16.h"
 #include "normlab/base/isa.h"
 #include "normlab/base/memory.h"
 #include "normlab/kernels/check_args.h"
@@ -40,9 +41,10 @@ double Load(const View& view, int64_t offset) {
     case DType::kBF16:
       return static_cast<const BFloat16*>(view.data)[offset].ToFloat();
     case DType::kF16:
-      break;
+      return static_cast<const Float16*>(view.data)[offset].ToFloat();
   }
-  Fail("the CPU device cannot read {} yet", Name(view.dtype));
+  NL_CHECK(!"a dtype that the CPU device cannot read");
+  return 0;
 }
 
 void Store(const View& view, int64_t offset, double value) {
@@ -60,9 +62,9 @@ void Store(const View& view, int64_t offset, double value) {
       static_cast<BFloat16*>(view.data)[offset] = BFloat16::FromFloat(static_cast<float>(value));
       return;
     case DType::kF16:
-      break;
+      static_cast<Float16*>(view.data)[offset] = Float16::FromFloat(static_cast<float>(value));
+      return;
   }
-  Fail("the CPU device cannot write {} yet", Name(view.dtype));
 }
 
 class CpuDevice final : public Device {

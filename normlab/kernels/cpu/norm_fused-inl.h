@@ -12,6 +12,10 @@
 // out of the cache, and is kept out of line, because inlined it made the compiler spill the accumulators. The
 // mean is saved relative to x[0], which backward finds again: an absolute mean would be rounded to the
 // offset's digits.
+//
+// Rows of any storage type, one kernel per set of types: In and Stream are added, what is left of the sum in
+// Stream is normalized, Out is written. That a spec may round to 16 bits before the gain is a branch of the
+// loop, which the processor foresees: as a template it would double what is compiled.
 
 #if defined(NORMLAB_KERNELS_CPU_NORM_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMLAB_KERNELS_CPU_NORM_FUSED_INL_H_
@@ -22,6 +26,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include <hwy/cache_control.h>
 
@@ -36,11 +41,10 @@ namespace HWY_NAMESPACE {
 // 2 KB ahead: 1 to 4 KB measured equal, without it 5-30% slower from memory. Outputs too: the line must be
 // fetched before it is overwritten, and on Intel (480 MB L3, one core, 2048x768) that alone took forward from
 // 0.86 to 1.05 of the stream.
-constexpr int64_t kPrefetchFloats = 512;
-
-HWY_INLINE void PrefetchAhead(const float* from, int64_t floats) {
-  constexpr int64_t kLine = 16;
-  for (int64_t i = 0; i < floats; i += kLine) hwy::Prefetch(from + kPrefetchFloats + i);
+template <class T>
+HWY_INLINE void PrefetchAhead(const T* from, int64_t elements) {
+  constexpr int64_t kLine = 64 / sizeof(T), kAhead = 2048 / sizeof(T);
+  for (int64_t i = 0; i < elements; i += kLine) hwy::Prefetch(from + kAhead + i);
 }
 
 // What turns x into (x - mean) / std or x / rms.
@@ -62,11 +66,21 @@ struct Standardizer {
   Vec shift, inv, offset;
 };
 
-template <bool kCenter, bool kResidual, bool kSum>
+// Rows of In, to which rows of Stream are added unless that is void; then the sum is always written, into one
+// row of scratch (stride 0) where nobody wants it.
+template <bool kCenter, class In, class Stream, class Out>
 class FusedForward {
+  static constexpr bool kResidual = !std::is_void_v<Stream>;
+  static constexpr bool kNarrow = !std::is_same_v<Out, float>;
+  using Input = std::conditional_t<kResidual, Stream, In>;  // what is normalized
+
  public:
   FusedForward(const NormForwardRows& rows, const float* gain, const float* bias)
       : rows_(rows),
+        x_(rows.x.As<const In>()),
+        residual_(rows.residual.As<const Input>()),
+        sum_(rows.sum.As<Input>()),
+        y_(rows.y.As<Out>()),
         gain_(gain),
         bias_(bias),
         inv_cols_(1.0f / static_cast<float>(rows.cols)),
@@ -80,15 +94,22 @@ class FusedForward {
   }
 
  private:
-  // First sweep of row `next` (kRead) and second sweep of row `current` (kWrite) in one loop.
+  HWY_INLINE const Input* InputRow(int64_t row) const {
+    if constexpr (kResidual)
+      return sum_.Row(row);
+    else
+      return x_.Row(row);
+  }
+
+  // First sweep of row `next` (kRead) and second sweep of row `current` (kWrite) in one loop. The second goes
+  // first, so that both may have their sum in the same place.
   template <bool kRead, bool kWrite>
   HWY_INLINE RowScale Sweep(int64_t next, int64_t current, const RowScale& current_scale) const {
-    const float* x = kRead ? rows_.x.Row(next) : nullptr;
-    const float* residual = kRead && kResidual ? rows_.residual.Row(next) : nullptr;
-    float* sum = kRead && kSum ? rows_.sum.Row(next) : nullptr;
-    const float* done = kWrite ? (kSum ? rows_.sum.Row(current) : rows_.x.Row(current)) : nullptr;
-    const float* done_residual = kWrite && kResidual && !kSum ? rows_.residual.Row(current) : nullptr;
-    float* y = kWrite ? rows_.y.Row(current) : nullptr;
+    const In* x = kRead ? x_.Row(next) : nullptr;
+    const Input* residual = kRead && kResidual ? residual_.Row(next) : nullptr;
+    Input* sum = kRead && kResidual ? sum_.Row(next) : nullptr;
+    const Input* done = kWrite ? InputRow(current) : nullptr;
+    Out* y = kWrite ? y_.Row(current) : nullptr;
 
     RowScale next_scale;
     if constexpr (kRead && kCenter) next_scale.shift = MeanOfFirstVector(x, residual);
@@ -97,42 +118,51 @@ class FusedForward {
     Sums sums, squares;
     ForEachVector(
         rows_.cols,
-        [&](int64_t c, int64_t floats) NORMLAB_INLINE_BODY {
-          if constexpr (kRead) PrefetchAhead(x + c, floats);
-          if constexpr (kRead && kResidual) PrefetchAhead(residual + c, floats);
-          if constexpr (kRead && kSum) PrefetchAhead(sum + c, floats);
-          if constexpr (kWrite) PrefetchAhead(y + c, floats);
+        [&](int64_t c, int64_t columns) NORMLAB_INLINE_BODY {
+          if constexpr (kRead) PrefetchAhead(x + c, columns);
+          if constexpr (kRead && kResidual) PrefetchAhead(residual + c, columns);
+          if constexpr (kRead && kResidual) PrefetchAhead(sum + c, columns);
+          if constexpr (kWrite) PrefetchAhead(y + c, columns);
         },
         [&](int64_t c, auto part, int u) NORMLAB_INLINE_BODY {
+          if constexpr (kWrite) {
+            Vec v = standardize(Load(done + c, part));
+            if constexpr (kNarrow) {
+              if (rows_.rounds_before_gain) [[unlikely]]
+                v = Rounded<Out>(v);
+            }
+            const Vec gain = Load(gain_ + c, part);
+            v = kCenter ? hn::MulAdd(v, gain, Load(bias_ + c, part)) : hn::Mul(v, gain);
+            Store(v, y + c, part);
+          }
           if constexpr (kRead) {
             Vec v = Load(x + c, part);
-            if constexpr (kResidual) v = hn::Add(v, Load(residual + c, part));
-            if constexpr (kSum) Store(v, sum + c, part);
+            if constexpr (kResidual) {
+              v = hn::Add(v, Load(residual + c, part));
+              Store(v, sum + c, part);
+              v = Rounded<Input>(v);
+            }
             if constexpr (kCenter) {
               v = InRow(hn::Sub(v, shift), part);
               sums[u] = hn::Add(sums[u], v);
             }
             squares[u] = hn::MulAdd(v, v, squares[u]);
           }
-          if constexpr (kWrite) {
-            Vec v = Load(done + c, part);
-            if constexpr (kResidual && !kSum) v = hn::Add(v, Load(done_residual + c, part));
-            v = standardize(v);
-            const Vec gain = Load(gain_ + c, part);
-            v = kCenter ? hn::MulAdd(v, gain, Load(bias_ + c, part)) : hn::Mul(v, gain);
-            Store(v, y + c, part);
-          }
+        },
+        [&]() NORMLAB_INLINE_BODY {
+          if constexpr (kRead && kCenter) sums.EndBlock();
+          if constexpr (kRead) squares.EndBlock();
         });
     if constexpr (kRead) Finish(next, sums.Total(), squares.Total(), next_scale);
     return next_scale;
   }
 
   // Taken about x[0], so that a row without spread has differences of exactly 0.
-  HWY_INLINE float MeanOfFirstVector(const float* x, const float* residual) const {
-    const float first = kResidual ? x[0] + residual[0] : x[0];
+  HWY_INLINE float MeanOfFirstVector(const In* x, const Input* residual) const {
     const auto mean = [&](auto part) NORMLAB_INLINE_BODY {
       Vec v = Load(x, part);
-      if constexpr (kResidual) v = hn::Add(v, Load(residual, part));
+      if constexpr (kResidual) v = Rounded<Input>(hn::Add(v, Load(residual, part)));
+      const float first = hn::GetLane(v);
       return first + SumLanes(InRow(hn::Sub(v, Splat(first)), part)) * inv_first_;
     };
     return rows_.cols >= VectorLanes() ? mean(Whole()) : mean(Tail(rows_.cols));
@@ -150,9 +180,7 @@ class FusedForward {
     scale.inv = InverseRoot(mean_square + rows_.eps);
     if (rows_.saved == nullptr) return;
     if constexpr (kCenter) {
-      float first = kSum ? rows_.sum.Row(row)[0] : rows_.x.Row(row)[0];
-      if constexpr (kResidual && !kSum) first += rows_.residual.Row(row)[0];
-      rows_.saved[2 * row] = (scale.shift - first) + scale.mean;
+      rows_.saved[2 * row] = (scale.shift - ToFloat(InputRow(row)[0])) + scale.mean;
       rows_.saved[2 * row + 1] = scale.inv;
     } else {
       rows_.saved[row] = scale.inv;
@@ -161,18 +189,19 @@ class FusedForward {
 
   // The variance about the mean itself, and a mean corrected by what was left of it.
   HWY_NOINLINE __attribute__((cold)) float VarianceAboutMean(int64_t row, RowScale& scale) const {
-    const float* x = kSum ? rows_.sum.Row(row) : rows_.x.Row(row);
-    const float* residual = kResidual && !kSum ? rows_.residual.Row(row) : nullptr;
+    const Input* x = InputRow(row);
     const Vec shift = Splat(scale.shift), mean = Splat(scale.mean);
     Sums sums, squares;
     ForEachVector(
         rows_.cols, [](int64_t, int64_t) NORMLAB_INLINE_BODY {},
         [&](int64_t c, auto part, int u) NORMLAB_INLINE_BODY {
-          Vec v = Load(x + c, part);
-          if constexpr (kResidual && !kSum) v = hn::Add(v, Load(residual + c, part));
-          v = InRow(hn::Sub(hn::Sub(v, shift), mean), part);
+          const Vec v = InRow(hn::Sub(hn::Sub(Load(x + c, part), shift), mean), part);
           sums[u] = hn::Add(sums[u], v);
           squares[u] = hn::MulAdd(v, v, squares[u]);
+        },
+        [&]() NORMLAB_INLINE_BODY {
+          sums.EndBlock();
+          squares.EndBlock();
         });
     const float rest = sums.Total() * inv_cols_;
     scale.mean += rest;
@@ -180,6 +209,10 @@ class FusedForward {
   }
 
   const NormForwardRows& rows_;
+  Rows<const In> x_;
+  Rows<const Input> residual_;
+  Rows<Input> sum_;
+  Rows<Out> y_;
   const float *gain_, *bias_;
   float inv_cols_, inv_first_;  // 1 / width of the row, of its first vector
 };
@@ -187,11 +220,19 @@ class FusedForward {
 // Gradients of a run of rows. With xhat the standardized row and g = dy * gain, the first sweep gathers sum(g
 // * xhat) and sum(g) and adds dy * xhat and dy to the parameter gradients: one product serves both. The
 // second writes dx = inv * (g - mean(g) - xhat * mean(g * xhat)).
-template <bool kCenter, bool kAccumulate>
+// Low, unless void, is the type of a second copy of dx.
+template <bool kCenter, bool kAccumulate, class X, class Dy, class Dx, class Low>
 class FusedBackward {
+  static constexpr bool kLow = !std::is_void_v<Low>;
+  using LowOrFloat = std::conditional_t<kLow, Low, float>;
+
  public:
   FusedBackward(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias)
       : rows_(rows),
+        x_(rows.x.As<const X>()),
+        dy_(rows.dy.As<const Dy>()),
+        dx_(rows.dx.As<Dx>()),
+        dx_low_(rows.dx_low.As<LowOrFloat>()),
         gain_(gain),
         dgain_(dgain),
         dbias_(dbias),
@@ -212,17 +253,19 @@ class FusedBackward {
 
   HWY_INLINE RowScale Saved(int64_t row) const {
     if constexpr (kCenter)
-      return {.shift = rows_.x.Row(row)[0], .mean = rows_.saved[2 * row], .inv = rows_.saved[2 * row + 1]};
+      return {
+          .shift = ToFloat(x_.Row(row)[0]), .mean = rows_.saved[2 * row], .inv = rows_.saved[2 * row + 1]};
     return {.inv = rows_.saved[row]};
   }
 
   template <bool kRead, bool kWrite>
   HWY_INLINE RowState Sweep(int64_t next, int64_t current, const RowState& current_state) const {
-    const float* x = kRead ? rows_.x.Row(next) : nullptr;
-    const float* dy = kRead ? rows_.dy.Row(next) : nullptr;
-    const float* done_x = kWrite ? rows_.x.Row(current) : nullptr;
-    const float* done_dy = kWrite ? rows_.dy.Row(current) : nullptr;
-    float* dx = kWrite ? rows_.dx.Row(current) : nullptr;
+    const X* x = kRead ? x_.Row(next) : nullptr;
+    const Dy* dy = kRead ? dy_.Row(next) : nullptr;
+    const X* done_x = kWrite ? x_.Row(current) : nullptr;
+    const Dy* done_dy = kWrite ? dy_.Row(current) : nullptr;
+    Dx* dx = kWrite ? dx_.Row(current) : nullptr;
+    LowOrFloat* dx_low = kWrite && kLow && dx_low_ ? dx_low_.Row(current) : nullptr;
 
     RowState next_state;
     if constexpr (kRead) next_state.scale = Saved(next);
@@ -232,19 +275,30 @@ class FusedBackward {
     Sums g_sums, gx_sums;
     ForEachVector(
         rows_.cols,
-        [&](int64_t c, int64_t floats) NORMLAB_INLINE_BODY {
+        [&](int64_t c, int64_t columns) NORMLAB_INLINE_BODY {
           if constexpr (kRead) {
-            PrefetchAhead(x + c, floats);
-            PrefetchAhead(dy + c, floats);
+            PrefetchAhead(x + c, columns);
+            PrefetchAhead(dy + c, columns);
           }
-          if constexpr (kWrite) PrefetchAhead(dx + c, floats);
+          if constexpr (kWrite) {
+            PrefetchAhead(dx + c, columns);
+            if constexpr (kLow) {
+              if (dx_low != nullptr) PrefetchAhead(dx_low + c, columns);
+            }
+          }
         },
         [&](int64_t c, auto part, int u) NORMLAB_INLINE_BODY {
           const Vec gain = Load(gain_ + c, part);
           if constexpr (kRead) {
             const Vec gradient = Load(dy + c, part);
-            const Vec product = hn::Mul(gradient, standardize_next(Load(x + c, part)));
-            Store(hn::Add(Load(dgain_ + c, part), product), dgain_ + c, part);
+            const Vec xhat = standardize_next(Load(x + c, part));
+            const Vec product = hn::Mul(gradient, xhat);
+            Vec dgain = product;
+            if constexpr (!std::is_same_v<Dy, float>) {
+              if (rows_.rounds_before_gain) [[unlikely]]  // xhat as it met the gain
+                dgain = hn::Mul(gradient, Rounded<Dy>(xhat));
+            }
+            Store(hn::Add(Load(dgain_ + c, part), dgain), dgain_ + c, part);
             gx_sums[u] = hn::MulAdd(gain, InRow(product, part), gx_sums[u]);
             if constexpr (kCenter) {
               Store(hn::Add(Load(dbias_ + c, part), gradient), dbias_ + c, part);
@@ -257,7 +311,14 @@ class FusedBackward {
             v = hn::NegMulAdd(standardize(Load(done_x + c, part)), mean_gx, v);
             if constexpr (kAccumulate) v = hn::Add(v, Load(dx + c, part));
             Store(v, dx + c, part);
+            if constexpr (kLow) {
+              if (dx_low != nullptr) Store(v, dx_low + c, part);
+            }
           }
+        },
+        [&]() NORMLAB_INLINE_BODY {
+          if constexpr (kRead) gx_sums.EndBlock();
+          if constexpr (kRead && kCenter) g_sums.EndBlock();
         });
     if constexpr (kRead) {
       next_state.mean_gx = gx_sums.Total() * inv_cols_;
@@ -267,6 +328,10 @@ class FusedBackward {
   }
 
   const NormBackwardRows& rows_;
+  Rows<const X> x_;
+  Rows<const Dy> dy_;
+  Rows<Dx> dx_;
+  Rows<LowOrFloat> dx_low_;
   const float* gain_;
   float *dgain_, *dbias_;
   float inv_cols_;

@@ -8,156 +8,119 @@
 // and dx = 0. Saved per row: LayerNorm mean - x[0] and inv_std; RMSNorm inv_rms; the identity nothing.
 // Parameter gradients: NormPartials() partial sums in scratch, added in order. Accuracy: fused LayerNorm
 // stays within a few units in the last place of each row's scale for means up to 10^4 standard deviations.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_fused.cc"
-#include <hwy/foreach_target.h>
-// clang-format off
-#include <hwy/highway.h>
-// clang-format on
-
-#include <cstring>
+//
+// Every set of storage types has kernels of its own (norm_fused_sets-inl.h): 16-bit rows are widened and
+// rounded in registers, statistics, parameters and sums are fp32.
+#include "normlab/kernels/cpu/norm_fused.h"
 
 #include "normlab/base/threads.h"
-#include "normlab/kernels/cpu/norm_fused-inl.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/norms/norm_list.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace normlab::cpu {
-namespace HWY_NAMESPACE {
-
-template <bool kCenter>
-void FusedForwardOf(const NormForwardRows& rows, const float* gain, const float* bias, int64_t begin,
-                    int64_t end) {
-  if (!rows.residual) return FusedForward<kCenter, false, false>(rows, gain, bias).Run(begin, end);
-  if (!rows.sum) return FusedForward<kCenter, true, false>(rows, gain, bias).Run(begin, end);
-  return FusedForward<kCenter, true, true>(rows, gain, bias).Run(begin, end);
-}
-
-void FusedForwardRows(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
-                      int64_t begin, int64_t end) {
-  center ? FusedForwardOf<true>(rows, gain, bias, begin, end)
-         : FusedForwardOf<false>(rows, gain, bias, begin, end);
-}
-
-template <bool kCenter>
-void FusedBackwardOf(const NormBackwardRows& rows, const float* gain, float* dgain, float* dbias,
-                     int64_t begin, int64_t end) {
-  if (rows.accumulate_dx) return FusedBackward<kCenter, true>(rows, gain, dgain, dbias).Run(begin, end);
-  return FusedBackward<kCenter, false>(rows, gain, dgain, dbias).Run(begin, end);
-}
-
-void FusedBackwardRows(const NormBackwardRows& rows, bool center, const float* gain, float* dgain,
-                       float* dbias, int64_t begin, int64_t end) {
-  center ? FusedBackwardOf<true>(rows, gain, dgain, dbias, begin, end)
-         : FusedBackwardOf<false>(rows, gain, dgain, dbias, begin, end);
-}
-
-// to = a + b, and the same to `also` where it is given and another matrix. All of it in one row of each.
-void FusedAddRow(const float* a, const float* b, float* to, float* also, int64_t cols) {
-  ForEachVector(
-      cols,
-      [&](int64_t c, int64_t floats) NORMLAB_INLINE_BODY {
-        PrefetchAhead(a + c, floats);
-        PrefetchAhead(b + c, floats);
-        PrefetchAhead(to + c, floats);
-      },
-      [&](int64_t c, auto part, int) NORMLAB_INLINE_BODY {
-        const Vec v = hn::Add(Load(a + c, part), Load(b + c, part));
-        Store(v, to + c, part);
-        if (also != nullptr) Store(v, also + c, part);
-      });
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace normlab::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace normlab::cpu {
 namespace {
-
-HWY_EXPORT(FusedForwardRows);
-HWY_EXPORT(FusedBackwardRows);
-HWY_EXPORT(FusedAddRow);
 
 bool Centers(const NormSpec& spec) { return spec.kind == KindOf<LayerNorm>(); }
 bool Scales(const NormSpec& spec) {
   return spec.kind == KindOf<RmsNorm>() || spec.kind == KindOf<Rescale>();  // one kernel, the gain being 1
 }
 
-void CopyRow(const float* from, float* to, int64_t cols) {
-  if (from != to) std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(float));
+FusedKernels KernelsFor(DType low) {
+  switch (low) {
+    case DType::kBF16:
+      return FusedKernelsBf16();
+    case DType::kF16:
+      return FusedKernelsF16();
+    default:
+      return FusedKernelsF32();
+  }
 }
 
-void IdentityForward(CpuContext& context, const NormForwardRows& rows) {
-  const int64_t chunks = RowChunks(context.threads(), rows.rows, rows.cols);
-  const auto add_row = HWY_DYNAMIC_DISPATCH(FusedAddRow);
-  ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
-    const int64_t end = ChunkBegin(rows.rows, chunks, chunk + 1);
-    for (int64_t r = ChunkBegin(rows.rows, chunks, chunk); r < end; ++r) {
-      float* y = rows.y.Row(r);
-      if (!rows.residual) {
-        CopyRow(rows.x.Row(r), y, rows.cols);
-        continue;
-      }
-      float* sum = rows.sum && rows.sum.Row(r) != y ? rows.sum.Row(r) : nullptr;
-      add_row(rows.x.Row(r), rows.residual.Row(r), y, sum, rows.cols);
-    }
-  });
+// A gain and a bias of its own, and rows for the sums that nobody wants, one for each chunk. They are of the
+// residual's type, which takes no more than a float.
+struct ForwardScratch {
+  bool own_gain, own_bias, own_sums;
+  int64_t chunks, padded;
+
+  ForwardScratch(const NormForwardArgs& args, int threads)
+      : own_gain(args.weight.empty() || args.spec.weight_offset != 0),
+        own_bias(Centers(args.spec) && args.bias.empty()),
+        own_sums(!args.residual.empty() && args.sum.empty()),
+        chunks(RowChunks(threads, args.x.rows(), args.x.cols())),
+        padded(PaddedCols(args.x.cols())) {}
+  int64_t floats() const {
+    return ((own_gain ? 1 : 0) + (own_bias ? 1 : 0) + (own_sums ? chunks : 0)) * padded;
+  }
+};
+
+int64_t ForwardFloats(const NormForwardArgs& args, int threads) {
+  if (args.x.rows() == 0 || InfoOf(args.spec.kind).identity) return 0;
+  return ForwardScratch(args, threads).floats();
 }
 
-void IdentityBackward(CpuContext& context, const NormBackwardRows& rows) {
-  const int64_t chunks = RowChunks(context.threads(), rows.rows, rows.cols);
-  const auto add_row = HWY_DYNAMIC_DISPATCH(FusedAddRow);
+int64_t BackwardFloats(const NormBackwardArgs& args, int) {
+  if (InfoOf(args.spec.kind).identity) return 0;
+  return GainAndPartialsFloats(args.dy.rows(), args.dy.cols());
+}
+
+template <class Body>
+void ForEachChunk(CpuContext& context, int64_t rows, int64_t chunks, Body&& body) {
   ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
-    const int64_t end = ChunkBegin(rows.rows, chunks, chunk + 1);
-    for (int64_t r = ChunkBegin(rows.rows, chunks, chunk); r < end; ++r) {
-      float* dx = rows.dx.Row(r);
-      if (rows.accumulate_dx) {
-        add_row(dx, rows.dy.Row(r), dx, nullptr, rows.cols);
-      } else {
-        CopyRow(rows.dy.Row(r), dx, rows.cols);
-      }
-    }
+    body(chunk, ChunkBegin(rows, chunks, chunk), ChunkBegin(rows, chunks, chunk + 1));
   });
 }
 
 void Forward(CpuContext& context, const NormForwardArgs& args) {
   const NormForwardRows rows = RowsOf(args);
   if (rows.rows == 0) return;
-  if (InfoOf(args.spec.kind).identity) return IdentityForward(context, rows);
+  const FusedKernels kernels = KernelsFor(LowType(rows));
+  const ForwardScratch wanted(args, context.threads());
+  if (InfoOf(args.spec.kind).identity)
+    return ForEachChunk(context, rows.rows, wanted.chunks, [&](int64_t, int64_t begin, int64_t end) {
+      kernels.identity_forward(rows, begin, end);
+    });
 
-  const bool own_bias = Centers(args.spec) && rows.bias == nullptr;
-  const int64_t padded = PaddedCols(rows.cols);
   float* scratch = nullptr;
-  if (NeedsOwnGain(rows.weight, rows.weight_offset) || own_bias)
-    scratch = context.Scratch(static_cast<size_t>(2 * padded));
+  if (wanted.floats() > 0) scratch = context.Scratch(static_cast<size_t>(wanted.floats()));
+  float* own_bias = scratch + (wanted.own_gain ? wanted.padded : 0);
+  float* own_sums = own_bias + (wanted.own_bias ? wanted.padded : 0);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, scratch);
-  const float* bias = own_bias ? EffectiveBias(nullptr, rows.cols, scratch + padded) : rows.bias;
-
-  const int64_t chunks = RowChunks(context.threads(), rows.rows, rows.cols);
-  const auto run = HWY_DYNAMIC_DISPATCH(FusedForwardRows);
-  ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
-    run(rows, Centers(args.spec), gain, bias, ChunkBegin(rows.rows, chunks, chunk),
-        ChunkBegin(rows.rows, chunks, chunk + 1));
+  const float* bias = wanted.own_bias ? EffectiveBias(nullptr, rows.cols, own_bias) : rows.bias;
+  ForEachChunk(context, rows.rows, wanted.chunks, [&](int64_t chunk, int64_t begin, int64_t end) {
+    NormForwardRows own = rows;
+    if (wanted.own_sums)
+      own.sum = {.data = own_sums + chunk * wanted.padded, .stride = 0, .dtype = rows.residual.dtype};
+    kernels.forward(own, Centers(args.spec), gain, bias, begin, end);
   });
 }
 
 void Backward(CpuContext& context, const NormBackwardArgs& args) {
   const NormBackwardRows rows = RowsOf(args);
-  if (InfoOf(args.spec.kind).identity) return IdentityBackward(context, rows);
+  const FusedKernels kernels = KernelsFor(LowType(rows));
+  if (InfoOf(args.spec.kind).identity)
+    return ForEachChunk(
+        context, rows.rows, RowChunks(context.threads(), rows.rows, rows.cols),
+        [&](int64_t, int64_t begin, int64_t end) { kernels.identity_backward(rows, begin, end); });
 
   const int64_t padded = PaddedCols(rows.cols), chunks = NormPartials(rows.rows, rows.cols);
   float* own_gain = context.Scratch(static_cast<size_t>(GainAndPartialsFloats(rows.rows, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
   const float* gain = EffectiveGain(rows.weight, rows.weight_offset, rows.cols, own_gain);
-
-  const auto run = HWY_DYNAMIC_DISPATCH(FusedBackwardRows);
-  ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
+  // Beside an fp32 dy, dx_low is made of dx while that is in the cache.
+  const bool narrows = rows.dx_low && rows.dy.dtype == DType::kF32;
+  const FusedKernels gradients = narrows ? FusedKernelsF32() : kernels;
+  NormBackwardRows dx_to_low = rows;
+  dx_to_low.dy = rows.dx;
+  dx_to_low.accumulate_dx = false;
+  const int64_t run = narrows ? std::max<int64_t>(1, kElementsWorthAThread / rows.cols) : rows.rows;
+  ForEachChunk(context, rows.rows, chunks, [&](int64_t chunk, int64_t begin, int64_t end) {
     partials.Clear(chunk);
-    run(rows, Centers(args.spec), gain, partials.dgain(chunk), partials.dbias(chunk),
-        ChunkBegin(rows.rows, chunks, chunk), ChunkBegin(rows.rows, chunks, chunk + 1));
+    for (int64_t first = begin; first < end; first += run) {
+      const int64_t last = std::min(first + run, end);
+      gradients.backward(rows, Centers(args.spec), gain, partials.dgain(chunk), partials.dbias(chunk), first,
+                         last);
+      if (narrows) kernels.identity_backward(dx_to_low, first, last);
+    }
   });
   partials.AddTo(context.threads(), rows);
 }
@@ -172,12 +135,11 @@ constexpr NormImplementationEntry kFused{
                          int64_t) { return rows * InfoOf(spec.kind).saved_per_row; },
     .forward = Forward,
     .backward = Backward,
-    .scratch_floats = [](const NormSpec& spec, int64_t rows, int64_t cols,
-                         int) { return InfoOf(spec.kind).identity ? 0 : GainAndPartialsFloats(rows, cols); }};
+    .forward_floats = ForwardFloats,
+    .backward_floats = BackwardFloats};
 
 }  // namespace
 
 const NormImplementationEntry& FusedNorm() { return kFused; }
 
 }  // namespace normlab::cpu
-#endif  // HWY_ONCE

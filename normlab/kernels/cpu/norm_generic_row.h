@@ -11,6 +11,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "normlab/base/bfloat16.h"
+#include "normlab/base/dtype.h"
+#include "normlab/base/float16.h"
 #include "normlab/kernels/cpu/inverse_root.h"
 #include "normlab/norms/row.h"
 
@@ -27,9 +30,11 @@ struct GenericRowMemory {
   float* saved = nullptr;     // written by forward, read by backward; null in a forward that saves nothing
   const float* dy = nullptr;  // backward
   float *dx = nullptr, *dgain = nullptr, *dbias = nullptr, *dalpha = nullptr;
+  DType stored = DType::kF32;  // what y is stored in, where kRounds
 };
 
-template <bool kAccumulateDx>
+// kRounds: y is of 16 bits, and the body rounds to them itself (NormCast::kBeforeGain).
+template <bool kAccumulateDx, bool kRounds>
 class GenericRow {
  public:
   using Scalar = float;
@@ -52,7 +57,10 @@ class GenericRow {
   NL_INLINE void AddDbias(int64_t c, float value) const { m_.dbias[c] += value; }
   NL_INLINE void AddDalpha(float value) const { *m_.dalpha += value; }
 
-  NL_INLINE float Stored(float value) const { return value; }  // y is fp32
+  NL_INLINE float Stored(float value) const {
+    if (!kRounds) return value;
+    return m_.stored == DType::kBF16 ? BFloat16::FromFloat(value).ToFloat() : RoundToFloat16(value);
+  }
 
   NL_INLINE float Rsqrt(float v) const { return InverseRoot(v); }
 

@@ -4,9 +4,10 @@
 // block at hand.
 //
 // Saved for backward, flat: LayerNorm x - mean, norm_x [rows, cols] and std [rows]; RMSNorm x / rms and rms.
-// Temporaries come from scratch: up to 5 matrices. Where the spec leaves out the gain or the bias, their
-// passes run on ones and zeros: the article's classes have both. eps = 0: the root of 0 counts as infinite,
-// so a row without spread gives 0 and no NaN. Column sums: NormPartials() partial sums, added in order.
+// Temporaries come from scratch: 5 matrices, and one for each conversion of 16-bit rows. Where the spec
+// leaves out the gain or the bias, their passes run on ones and zeros: the article's classes have both. eps =
+// 0: the root of 0 counts as infinite, so a row without spread gives 0 and no NaN. Column sums:
+// NormPartials() partial sums, added in order.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_handrolled.cc"
 #include <hwy/foreach_target.h>
@@ -19,6 +20,7 @@
 #include <limits>
 
 #include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/norm_convert-inl.h"
 #include "normlab/kernels/cpu/norm_handrolled.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/kernels/cpu/norm_rows.h"
@@ -33,10 +35,11 @@ namespace normlab::cpu {
 struct BoundPass {
   PassKind kind;
   int64_t cols;
-  Rows<const float> a, b;      // matrices
+  AnyRows a, b;                // matrices
   const float *a_row, *b_row;  // one value per row, else null
-  Rows<float> to;
+  AnyRows to;
   float* to_row;
+  DType rounds_to;  // of kRound
 };
 
 }  // namespace normlab::cpu
@@ -46,14 +49,14 @@ HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
-// to[r, c] = op(a[r, c], b[r, c] or b[r])
-template <class Op>
-HWY_INLINE void EachElement(const BoundPass& pass, int64_t begin, int64_t end, Op op) {
+// to[r, c] = op(a[r, c], b[r, c] or b[r]); all of type T
+template <class T, class Op>
+HWY_INLINE void EachElementOf(const BoundPass& pass, int64_t begin, int64_t end, Op op) {
   const auto nothing_ahead = [](int64_t, int64_t) NORMLAB_INLINE_BODY {};
   for (int64_t r = begin; r < end; ++r) {
-    const float* a = pass.a ? pass.a.Row(r) : nullptr;
-    const float* b = pass.b ? pass.b.Row(r) : nullptr;
-    float* to = pass.to.Row(r);
+    const T* a = pass.a ? pass.a.As<const T>().Row(r) : nullptr;
+    const T* b = pass.b ? pass.b.As<const T>().Row(r) : nullptr;
+    T* to = pass.to.As<T>().Row(r);
     const Vec row_value = Splat(pass.b_row != nullptr ? pass.b_row[r] : 0.0f);
     if (b == nullptr) {
       ForEachVector(pass.cols, nothing_ahead, [&](int64_t c, auto part, int) NORMLAB_INLINE_BODY {
@@ -66,16 +69,44 @@ HWY_INLINE void EachElement(const BoundPass& pass, int64_t begin, int64_t end, O
     }
   }
 }
+template <class Op>
+HWY_INLINE void EachElement(const BoundPass& pass, int64_t begin, int64_t end, Op op) {
+  EachElementOf<float>(pass, begin, end, op);
+}
+
+void AddRows(const BoundPass& pass, int64_t begin, int64_t end) {
+  const auto add = [](Vec a, Vec b) NORMLAB_INLINE_BODY { return hn::Add(a, b); };
+  if (pass.to.dtype == DType::kBF16) return EachElementOf<BFloat16>(pass, begin, end, add);
+  if (pass.to.dtype == DType::kF16) return EachElementOf<Float16>(pass, begin, end, add);
+  EachElement(pass, begin, end, add);
+}
+
+// Between any two types of which one at the most has 16 bits, or equal ones.
+void ConvertRows(const BoundPass& pass, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    if (pass.a.dtype == pass.to.dtype && pass.a.dtype != DType::kF32) {
+      const auto* a = pass.a.As<const BFloat16>().Row(r);
+      std::copy(a, a + pass.cols, pass.to.As<BFloat16>().Row(r));
+    } else if (pass.a.dtype != DType::kF32) {
+      WidenRow(pass.a, r, pass.to.As<float>().Row(r), pass.cols);
+    } else if (pass.to.dtype != DType::kF32) {
+      NarrowRow(pass.a.As<const float>().Row(r), pass.to, r, pass.cols);
+    } else {
+      ConvertRow(pass.a.As<const float>().Row(r), pass.to.As<float>().Row(r), pass.cols);
+    }
+  }
+}
 
 // The sum of op(a[r, c]) over the columns of one row.
 template <class Op>
 HWY_INLINE float RowSum(const BoundPass& pass, int64_t r, Op op) {
-  const float* a = pass.a.Row(r);
+  const float* a = pass.a.As<const float>().Row(r);
   Sums sums;
   ForEachVector(
       pass.cols, [](int64_t, int64_t) NORMLAB_INLINE_BODY {},
       [&](int64_t c, auto part, int u)
-          NORMLAB_INLINE_BODY { sums[u] = hn::Add(sums[u], InRow(op(Load(a + c, part)), part)); });
+          NORMLAB_INLINE_BODY { sums[u] = hn::Add(sums[u], InRow(op(Load(a + c, part)), part)); },
+      [&]() NORMLAB_INLINE_BODY { sums.EndBlock(); });
   return sums.Total();
 }
 
@@ -84,7 +115,7 @@ void HandrolledPassRows(const BoundPass& pass, int64_t begin, int64_t end) {
   const auto same = [](Vec v) NORMLAB_INLINE_BODY { return v; };
   switch (pass.kind) {
     case PassKind::kAdd:
-      return EachElement(pass, begin, end, [](Vec a, Vec b) NORMLAB_INLINE_BODY { return hn::Add(a, b); });
+      return AddRows(pass, begin, end);
     case PassKind::kSubtract:
       return EachElement(pass, begin, end, [](Vec a, Vec b) NORMLAB_INLINE_BODY { return hn::Sub(a, b); });
     case PassKind::kMultiply:
@@ -98,11 +129,16 @@ void HandrolledPassRows(const BoundPass& pass, int64_t begin, int64_t end) {
     case PassKind::kTwice:
       return EachElement(pass, begin, end, [](Vec a, Vec) NORMLAB_INLINE_BODY { return hn::Add(a, a); });
     case PassKind::kCopy:
-      return EachElement(pass, begin, end, [](Vec a, Vec) NORMLAB_INLINE_BODY { return a; });
+    case PassKind::kConvert:
+      return ConvertRows(pass, begin, end);
+    case PassKind::kRound:
+      for (int64_t r = begin; r < end; ++r)
+        RoundRow(pass.rounds_to, pass.a.As<const float>().Row(r), pass.to.As<float>().Row(r), pass.cols);
+      return;
     case PassKind::kSpread:
       for (int64_t r = begin; r < end; ++r) {
         const Vec value = Splat(pass.a_row[r] * inv_cols);
-        float* to = pass.to.Row(r);
+        float* to = pass.to.As<float>().Row(r);
         ForEachVector(
             pass.cols, [](int64_t, int64_t) NORMLAB_INLINE_BODY {},
             [&](int64_t c, auto part, int) NORMLAB_INLINE_BODY { Store(value, to + c, part); });
@@ -124,7 +160,7 @@ void HandrolledPassRows(const BoundPass& pass, int64_t begin, int64_t end) {
       return;
     case PassKind::kColumnSum:  // into to_row, one partial sum per chunk
       for (int64_t r = begin; r < end; ++r) {
-        const float* a = pass.a.Row(r);
+        const float* a = pass.a.As<const float>().Row(r);
         ForEachVector(
             pass.cols, [](int64_t, int64_t) NORMLAB_INLINE_BODY {},
             [&](int64_t c, auto part, int) NORMLAB_INLINE_BODY {
@@ -160,62 +196,92 @@ SavedLayout SavedOf(NormKind kind, int64_t rows, int64_t cols) {
   return {.matrices = matrices, .elements = matrices * rows * cols + (matrices > 0 ? rows : 0)};
 }
 
-// Scratch: 5 temporaries, 4 vectors over rows, 2 over columns, the partial sums.
-int64_t ScratchFloats(int64_t rows, int64_t cols) {
-  return 5 * PaddedCols(rows * cols) + 4 * PaddedCols(rows) + 2 * PaddedCols(cols) +
+// Operands that are fp32 copies under each condition.
+struct CopiedOperand {
+  PassWhen when;
+  Operand operand;
+};
+constexpr CopiedOperand kCopied[] = {
+    {PassWhen::kLowBranch, Operand::kBranch}, {PassWhen::kLowInput, Operand::kInput},
+    {PassWhen::kLowY, Operand::kY},           {PassWhen::kLowDy, Operand::kDy},
+    {PassWhen::kLowDx, Operand::kDx},         {PassWhen::kRounding, Operand::kScaled}};
+
+constexpr int64_t CopiesOf(unsigned conditions) {
+  int64_t copies = 0;
+  for (const CopiedOperand& copied : kCopied) copies += (conditions & Bit(copied.when)) != 0;
+  return copies;
+}
+
+// Scratch: 5 temporaries and the copies, 4 vectors over rows, 2 over columns, the partial sums.
+int64_t ScratchFloats(unsigned conditions, int64_t rows, int64_t cols) {
+  return (5 + CopiesOf(conditions)) * PaddedCols(rows * cols) + 4 * PaddedCols(rows) + 2 * PaddedCols(cols) +
          ParameterPartials::Floats(NormPartials(rows, cols), cols);
 }
 
 // Binds operands to memory and executes a program pass by pass.
 class Runner {
  public:
-  Runner(CpuContext& context, int64_t rows, int64_t cols, std::vector<PassCount>* counts)
+  Runner(CpuContext& context, unsigned conditions, int64_t rows, int64_t cols, std::vector<PassCount>* counts)
       : threads_(context.threads()),
+        conditions_(conditions),
         rows_(rows),
         cols_(cols),
         partials_(NormPartials(rows, cols)),
         counts_(counts) {
     const int64_t matrix = PaddedCols(rows * cols), row_vector = PaddedCols(rows),
                   col_vector = PaddedCols(cols);
-    float* at = context.Scratch(static_cast<size_t>(ScratchFloats(rows, cols)));
+    float* at = context.Scratch(static_cast<size_t>(ScratchFloats(conditions, rows, cols)));
     for (const Operand temp :
          {Operand::kTemp0, Operand::kTemp1, Operand::kTemp2, Operand::kTemp3, Operand::kTemp4})
-      at = Bind(temp, {at, cols}) + matrix;
+      at = Bind(temp, at, cols) + matrix;
+    for (const CopiedOperand& copied : kCopied)
+      if (Holds(copied.when)) at = Bind(copied.operand, at, cols) + matrix;
     for (const Operand row : {Operand::kRowStd, Operand::kRow0, Operand::kRow1, Operand::kRow2})
-      at = Bind(row, {at, 1}) + row_vector;
+      at = Bind(row, at, 1) + row_vector;
     own_gain_ = at;
     own_bias_ = own_gain_ + col_vector;
     sums_ = own_bias_ + col_vector;
   }
 
-  float* Bind(Operand operand, Rows<float> memory) { return (memory_[Index(operand)] = memory).data; }
-  // An operand that the program only reads.
-  void BindInput(Operand operand, Rows<const float> memory) {
-    Bind(operand, {const_cast<float*>(memory.data), memory.stride});
+  bool Holds(PassWhen when) const { return (conditions_ & Bit(when)) != 0; }
+
+  float* Bind(Operand operand, float* memory, int64_t stride) {
+    Bind(operand, {memory, stride, DType::kF32});
+    return memory;
   }
-  const Rows<float>& At(Operand operand) const { return memory_[Index(operand)]; }
+  void Bind(Operand operand, AnyRows memory) { memory_[Index(operand)] = memory; }
+  // An operand that the program only reads.
+  void BindInput(Operand operand, const float* memory, int64_t stride) {
+    Bind(operand, const_cast<float*>(memory), stride);
+  }
+  // In fp32: the matrix as it is stored, unless it has a copy.
+  void BindFp32(Operand operand, PassWhen copied, const AnyRows& stored) {
+    if (!Holds(copied)) Bind(operand, stored);
+  }
+  const AnyRows& At(Operand operand) const { return memory_[Index(operand)]; }
+  float* FloatsAt(Operand operand) const { return static_cast<float*>(At(operand).data); }
 
   void BindParameters(const float* weight, float weight_offset, const float* bias) {
-    BindInput(Operand::kScale, {EffectiveGain(weight, weight_offset, cols_, own_gain_), 0});
-    BindInput(Operand::kShift, {EffectiveBias(bias, cols_, own_bias_), 0});
+    BindInput(Operand::kScale, EffectiveGain(weight, weight_offset, cols_, own_gain_), 0);
+    BindInput(Operand::kShift, EffectiveBias(bias, cols_, own_bias_), 0);
   }
 
   void BindSaved(NormKind kind, const float* saved) {
     const SavedLayout layout = SavedOf(kind, rows_, cols_);
-    if (layout.matrices == 0 || saved == nullptr) return;
-    BindInput(Operand::kNormalized, {saved, cols_});
-    if (layout.matrices == 2) BindInput(Operand::kCentered, {saved + rows_ * cols_, cols_});
-    BindInput(Operand::kRowStd, {saved + layout.matrices * rows_ * cols_, 1});
+    if (layout.matrices > 0 && saved != nullptr) {
+      BindInput(Operand::kNormalized, saved, cols_);
+      if (layout.matrices == 2) BindInput(Operand::kCentered, saved + rows_ * cols_, cols_);
+      BindInput(Operand::kRowStd, saved + layout.matrices * rows_ * cols_, 1);
+    }
+    BindFp32(Operand::kScaled, PassWhen::kRounding, At(Operand::kNormalized));
   }
 
   void SetEps(float eps) { eps_ = eps; }
+  void SetRounding(DType dtype) { rounds_to_ = dtype; }
 
-  void Run(std::span<const Pass> passes, bool residual, bool accumulating) {
-    for (const Pass& pass : passes) {
-      if (pass.when == PassWhen::kWithResidual && !residual) continue;
-      if (pass.when == PassWhen::kAccumulating && !accumulating) continue;
-      Execute(pass);
-    }
+  void Run(std::span<const Pass> passes) {
+    for (const Pass& pass : passes)
+      if (Holds(pass.when)) Execute(pass);
   }
 
   void AddParameterGradients(const NormBackwardRows& rows) const {
@@ -236,17 +302,18 @@ class Runner {
                     .a_row = nullptr,
                     .b_row = nullptr,
                     .to = {},
-                    .to_row = nullptr};
+                    .to_row = nullptr,
+                    .rounds_to = rounds_to_};
     if (IsPerRow(pass.a))
-      bound.a_row = At(pass.a).data;
+      bound.a_row = FloatsAt(pass.a);
     else
-      bound.a = {At(pass.a).data, At(pass.a).stride};
+      bound.a = At(pass.a);
     if (IsPerRow(pass.b))
-      bound.b_row = At(pass.b).data;
+      bound.b_row = FloatsAt(pass.b);
     else if (pass.b != Operand::kNothing)
-      bound.b = {At(pass.b).data, At(pass.b).stride};
+      bound.b = At(pass.b);
     if (IsPerRow(pass.to))
-      bound.to_row = At(pass.to).data;
+      bound.to_row = FloatsAt(pass.to);
     else
       bound.to = At(pass.to);
     if (pass.kind == PassKind::kCopy && bound.a.data == bound.to.data) return;  // the same tensor
@@ -265,8 +332,8 @@ class Runner {
 
   // One value per row: too little work for threads.
   void ExecuteOnRowValues(const Pass& pass) {
-    const float *a = At(pass.a).data, *b = At(pass.b).data;
-    float* to = At(pass.to).data;
+    const float *a = FloatsAt(pass.a), *b = FloatsAt(pass.b);
+    float* to = FloatsAt(pass.to);
     const float two_over_cols = 2.0f / static_cast<float>(cols_);
     for (int64_t r = 0; r < rows_; ++r) {
       switch (pass.kind) {
@@ -305,11 +372,13 @@ class Runner {
   }
 
   int threads_;
+  unsigned conditions_;
   int64_t rows_, cols_, partials_;
   std::vector<PassCount>* counts_;
   float eps_ = 0;
+  DType rounds_to_ = DType::kF32;
   float *own_gain_ = nullptr, *own_bias_ = nullptr, *sums_ = nullptr;
-  std::array<Rows<float>, Index(Operand::kDshift) + 1> memory_{};
+  std::array<AnyRows, Index(Operand::kDshift) + 1> memory_{};
 };
 
 void Forward(CpuContext& context, const NormForwardArgs& args) { HandrolledForward(context, args); }
@@ -325,50 +394,96 @@ constexpr NormImplementationEntry kHandrolled{
                          int64_t cols) { return SavedOf(spec.kind, rows, cols).elements; },
     .forward = Forward,
     .backward = Backward,
-    .scratch_floats = [](const NormSpec&, int64_t rows, int64_t cols,
-                         int) { return ScratchFloats(rows, cols); }};
+    .forward_floats =
+        [](const NormForwardArgs& args, int) {
+          return args.x.rows() == 0 ? 0 : ScratchFloats(PassesOf(args), args.x.rows(), args.x.cols());
+        },
+    .backward_floats = [](const NormBackwardArgs& args,
+                          int) { return ScratchFloats(PassesOf(args), args.dy.rows(), args.dy.cols()); }};
+
+bool Is16Bits(const View& view) { return SizeOf(view.dtype) == 2; }
 
 }  // namespace
+
+unsigned PassesOf(const NormForwardArgs& args) {
+  const bool residual = !args.residual.empty(), identity = InfoOf(args.spec.kind).identity;
+  const bool low_input = Is16Bits(residual ? args.residual : args.x), low_y = Is16Bits(args.y);
+  unsigned conditions = Bit(PassWhen::kAlways);
+  if (residual) conditions |= Bit(PassWhen::kWithResidual);
+  if (residual && Is16Bits(args.x) && !low_input) conditions |= Bit(PassWhen::kLowBranch);
+  if (identity) return conditions;  // it copies from type to type
+  if (low_input) conditions |= Bit(PassWhen::kLowInput);
+  if (low_y) conditions |= Bit(PassWhen::kLowY);
+  if (low_y && args.spec.cast == NormCast::kBeforeGain) conditions |= Bit(PassWhen::kRounding);
+  return conditions;
+}
+
+unsigned PassesOf(const NormBackwardArgs& args) {
+  const bool low_dy = Is16Bits(args.dy), low_dx = Is16Bits(args.dx);
+  unsigned conditions = Bit(PassWhen::kAlways);
+  if (args.accumulate_dx) conditions |= Bit(PassWhen::kAccumulating);
+  if (!args.dx_low.empty()) conditions |= Bit(PassWhen::kWithDxLow);
+  if (InfoOf(args.spec.kind).identity) return conditions;
+  if (Is16Bits(args.x)) conditions |= Bit(PassWhen::kLowInput);
+  if (low_dy) conditions |= Bit(PassWhen::kLowDy);
+  if (low_dx) conditions |= Bit(PassWhen::kLowDx);
+  if (low_dx && args.accumulate_dx) conditions |= Bit(PassWhen::kAccumulatingLowDx);
+  if (low_dy && args.spec.cast == NormCast::kBeforeGain) conditions |= Bit(PassWhen::kRounding);
+  return conditions;
+}
 
 void HandrolledForward(CpuContext& context, const NormForwardArgs& args, std::vector<PassCount>* counts) {
   const NormForwardRows rows = RowsOf(args);
   if (rows.rows == 0) return;
-  const bool identity = InfoOf(args.spec.kind).identity, residual = static_cast<bool>(rows.residual);
-  Runner runner(context, rows.rows, rows.cols, counts);
+  const bool identity = InfoOf(args.spec.kind).identity;
+  Runner runner(context, PassesOf(args), rows.rows, rows.cols, counts);
   runner.SetEps(rows.eps);
+  runner.SetRounding(rows.y.dtype);
   runner.BindParameters(rows.weight, rows.weight_offset, rows.bias);
   // Without `saved` nobody runs backward: what would be saved goes into temporaries.
   runner.Bind(Operand::kNormalized, runner.At(Operand::kTemp1));
   runner.Bind(Operand::kCentered, runner.At(Operand::kTemp2));
   runner.BindSaved(args.spec.kind, rows.saved);
-  runner.BindInput(Operand::kX, rows.x);
-  runner.BindInput(Operand::kResidual, rows.residual);
-  runner.Bind(Operand::kY, rows.y);
-  if (!residual) {
-    runner.BindInput(Operand::kInput, rows.x);
-  } else if (rows.sum) {
-    runner.Bind(Operand::kInput, rows.sum);
-  } else {
-    runner.Bind(Operand::kInput, identity ? rows.y : runner.At(Operand::kTemp4));
+  runner.Bind(Operand::kX, rows.x);
+  runner.Bind(Operand::kResidual, rows.residual);
+  runner.Bind(Operand::kStoredY, rows.y);
+  AnyRows stored = rows.x;
+  if (rows.residual) {
+    AnyRows unwanted = runner.At(Operand::kTemp4);
+    unwanted.dtype = rows.residual.dtype;
+    if (identity && rows.y.dtype == unwanted.dtype) unwanted = rows.y;
+    stored = rows.sum ? rows.sum : unwanted;
   }
-  runner.Run(HandrolledPasses(args.spec.kind, false), residual, false);
+  runner.Bind(Operand::kStored, stored);
+  runner.BindFp32(Operand::kBranch, PassWhen::kLowBranch, rows.x);
+  runner.BindFp32(Operand::kInput, PassWhen::kLowInput, stored);
+  runner.BindFp32(Operand::kY, PassWhen::kLowY, rows.y);
+  runner.Run(HandrolledPasses(args.spec.kind, false));
 }
 
 void HandrolledBackward(CpuContext& context, const NormBackwardArgs& args, std::vector<PassCount>* counts) {
   const NormBackwardRows rows = RowsOf(args);
   const bool identity = InfoOf(args.spec.kind).identity;
-  Runner runner(context, rows.rows, rows.cols, counts);
+  Runner runner(context, PassesOf(args), rows.rows, rows.cols, counts);
   runner.ClearParameterGradients();
   if (rows.rows > 0) {
+    runner.SetRounding(rows.dy.dtype);
     runner.BindParameters(rows.weight, rows.weight_offset, nullptr);
     runner.BindSaved(args.spec.kind, rows.saved);
-    runner.BindInput(Operand::kInput, rows.x);
-    runner.BindInput(Operand::kDy, rows.dy);
-    runner.Bind(Operand::kDx, rows.dx);
-    runner.Bind(Operand::kGradient, rows.dx);
-    if (rows.accumulate_dx)
-      runner.Bind(Operand::kGradient, identity ? runner.At(Operand::kDy) : runner.At(Operand::kTemp2));
-    runner.Run(HandrolledPasses(args.spec.kind, true), false, rows.accumulate_dx);
+    runner.Bind(Operand::kStored, rows.x);
+    runner.Bind(Operand::kStoredDy, rows.dy);
+    runner.Bind(Operand::kStoredDx, rows.dx);
+    runner.Bind(Operand::kDxLow, rows.dx_low);
+    runner.BindFp32(Operand::kInput, PassWhen::kLowInput, rows.x);
+    runner.BindFp32(Operand::kDy, PassWhen::kLowDy, rows.dy);
+    runner.BindFp32(Operand::kDx, PassWhen::kLowDx, rows.dx);
+    const AnyRows& dx = identity ? rows.dx : runner.At(Operand::kDx);
+    const bool same_type = rows.dy.dtype == rows.dx.dtype;
+    if (!rows.accumulate_dx)
+      runner.Bind(Operand::kGradient, dx);
+    else
+      runner.Bind(Operand::kGradient, identity && same_type ? rows.dy : runner.At(Operand::kTemp2));
+    runner.Run(HandrolledPasses(args.spec.kind, true));
   }
   if (!identity) runner.AddParameterGradients(rows);
 }

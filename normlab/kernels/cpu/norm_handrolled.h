@@ -9,6 +9,10 @@
 //
 // One pass is one operation of the framework: it reads its operands from memory and writes its result there.
 // Reads and writes are counted in matrices of rows * cols elements; vectors count nothing.
+//
+// 16-bit rows go as under automatic mixed precision: what is normalized, dy and the branch that is added to
+// an fp32 stream are converted to fp32 by passes of their own, everything between is fp32, and y, dx and
+// dx_low are converted back by passes of their own. Only the addition of a 16-bit residual stays in 16 bits.
 
 #include <cstdint>
 #include <span>
@@ -23,13 +27,21 @@ namespace normlab::cpu {
 // What a pass works on. Matrices [rows, cols] come first, then one value per row, then one per column.
 enum class Operand : uint8_t {
   kNothing,
-  // of the caller
+  // of the caller, as they are stored
   kX,
   kResidual,
-  kInput,  // what is normalized: x, or residual + x
+  kStored,  // what is normalized: x, or residual + x
+  kStoredY,
+  kStoredDy,
+  kStoredDx,
+  kDxLow,
+  // in fp32: the caller's own where they are that, else copies
+  kBranch,  // x as it is added to the residual; of 16 bits where that is
+  kInput,   // what is normalized
   kY,
   kDy,
   kDx,
+  kScaled,    // norm_x as the gain meets it
   kGradient,  // the gradient of the norm alone: dx, or a temporary to be added to it
   // saved for backward
   kCentered,
@@ -66,7 +78,9 @@ enum class PassKind : uint8_t {
   kSquare,
   kTwice,
   kCopy,
-  kSpread,  // to[r, c] = a[r] / cols
+  kConvert,  // to another storage type
+  kRound,    // to what 16 bits hold, in fp32
+  kSpread,   // to[r, c] = a[r] / cols
   // to[r] = op a[r, :]
   kRowMean,
   kRowVariance,
@@ -80,7 +94,25 @@ enum class PassKind : uint8_t {
   kRowTwiceMean,     // a * 2 / cols
 };
 
-enum class PassWhen : uint8_t { kAlways, kWithResidual, kAccumulating };
+enum class PassWhen : uint8_t {
+  kAlways,
+  kWithResidual,
+  kAccumulating,
+  // where something has 16 bits
+  kLowBranch,  // x, beside an fp32 residual
+  kLowInput,   // what is normalized
+  kLowY,
+  kLowDy,
+  kLowDx,
+  kAccumulatingLowDx,
+  kWithDxLow,
+  kRounding,  // y, and the spec rounds before the gain
+};
+constexpr unsigned Bit(PassWhen when) { return 1u << static_cast<unsigned>(when); }
+
+// What holds of a call: a sum of Bit()s, kAlways among them. [norm_handrolled.cc]
+unsigned PassesOf(const NormForwardArgs& args);
+unsigned PassesOf(const NormBackwardArgs& args);
 
 struct Pass {
   std::string_view name;

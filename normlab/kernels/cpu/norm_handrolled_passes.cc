@@ -4,6 +4,7 @@
 //   layernorm            6 reads + 4 writes   21 reads + 13 writes
 //   rmsnorm              4 reads + 3 writes   17 reads + 12 writes
 //   residual addition    2 reads + 1 write    2 reads + 1 write (the gradient sum, accumulate_dx)
+//   each conversion      1 read  + 1 write    1 read  + 1 write (where something has 16 bits)
 //
 // Backward follows PyTorch's autograd (tools/autograd/derivatives.yaml, FunctionsManual.cpp) formula by
 // formula:
@@ -25,24 +26,45 @@ namespace {
 using enum Operand;
 using K = PassKind;
 
-constexpr Pass kAddResidual{"residual + x", K::kAdd, kResidual, kX, kInput, 2, 1, PassWhen::kWithResidual};
+constexpr Pass kBranchToFp32{"branch to fp32", K::kConvert, kX, kNothing,
+                             kBranch,          1,           1,  PassWhen::kLowBranch};
+constexpr Pass kAddResidual{"residual + x", K::kAdd, kResidual, kBranch,
+                            kStored,        2,       1,         PassWhen::kWithResidual};
+constexpr Pass kInputToFp32{"x to fp32", K::kConvert, kStored, kNothing, kInput, 1, 1, PassWhen::kLowInput};
+constexpr Pass kRoundNormalized{"norm_x rounded to 16 bits", K::kRound, kNormalized, kNothing, kScaled, 1, 1,
+                                PassWhen::kRounding};
+constexpr Pass kYTo16Bits{"y to 16 bits", K::kConvert, kY, kNothing, kStoredY, 1, 1, PassWhen::kLowY};
+
+constexpr Pass kDyToFp32{"dy to fp32", K::kConvert, kStoredDy, kNothing, kDy, 1, 1, PassWhen::kLowDy};
+constexpr Pass kDxToFp32{"dx to fp32", K::kConvert, kStoredDx, kNothing,
+                         kDx,          1,           1,         PassWhen::kAccumulatingLowDx};
 constexpr Pass kAddGradient{"dx += gradient", K::kAdd, kDx, kGradient, kDx, 2, 1, PassWhen::kAccumulating};
+constexpr Pass kDxTo16Bits{"dx to 16 bits", K::kConvert, kDx, kNothing, kStoredDx, 1, 1, PassWhen::kLowDx};
+constexpr Pass kDxLowOfDx{"dx_low = dx to 16 bits", K::kConvert, kDx, kNothing, kDxLow, 1, 1,
+                          PassWhen::kWithDxLow};
 
 constexpr Pass kLayerNormForward[] = {
+    kBranchToFp32,
     kAddResidual,
+    kInputToFp32,
     {"mean", K::kRowMean, kInput, kNothing, kRow0, 1, 0},
     {"var", K::kRowVariance, kInput, kNothing, kRow1, 1, 0},
     {"x - mean", K::kSubtract, kInput, kRow0, kCentered, 1, 1},
     {"var + eps", K::kRowAddEps, kRow1, kNothing, kRow1, 0, 0},
     {"std = sqrt", K::kRowRoot, kRow1, kNothing, kRowStd, 0, 0},
     {"norm_x = (x - mean) / std", K::kDivide, kCentered, kRowStd, kNormalized, 1, 1},
-    {"scale * norm_x", K::kMultiply, kNormalized, kScale, kTemp0, 1, 1},
+    kRoundNormalized,
+    {"scale * norm_x", K::kMultiply, kScaled, kScale, kTemp0, 1, 1},
     {"+ shift", K::kAdd, kTemp0, kShift, kY, 1, 1},
+    kYTo16Bits,
 };
 
 constexpr Pass kLayerNormBackward[] = {
+    kInputToFp32,
+    kDyToFp32,
+    kRoundNormalized,
     {"dshift = sum of dy", K::kColumnSum, kDy, kNothing, kDshift, 1, 0},
-    {"dy * norm_x", K::kMultiply, kDy, kNormalized, kTemp0, 2, 1},
+    {"dy * norm_x", K::kMultiply, kDy, kScaled, kTemp0, 2, 1},
     {"g = dy * scale", K::kMultiply, kDy, kScale, kTemp1, 1, 1},
     {"dscale = sum of dy * norm_x", K::kColumnSum, kTemp0, kNothing, kDscale, 1, 0},
     {"gc = g / std", K::kDivide, kTemp1, kRowStd, kTemp2, 1, 1},
@@ -61,22 +83,32 @@ constexpr Pass kLayerNormBackward[] = {
     {"gc += from var", K::kAdd, kTemp2, kTemp1, kTemp2, 2, 1},
     {"dmean spread / n", K::kSpread, kRow1, kNothing, kTemp0, 0, 1},
     {"gradient = gc + from mean", K::kAdd, kTemp2, kTemp0, kGradient, 2, 1},
+    kDxToFp32,
     kAddGradient,
+    kDxTo16Bits,
+    kDxLowOfDx,
 };
 
 constexpr Pass kRmsNormForward[] = {
+    kBranchToFp32,
     kAddResidual,
+    kInputToFp32,
     {"x ** 2", K::kSquare, kInput, kNothing, kTemp0, 1, 1},
     {"mean", K::kRowMean, kTemp0, kNothing, kRow0, 1, 0},
     {"+ eps", K::kRowAddEps, kRow0, kNothing, kRow0, 0, 0},
     {"rms = sqrt", K::kRowRoot, kRow0, kNothing, kRowStd, 0, 0},
     {"norm_x = x / rms", K::kDivide, kInput, kRowStd, kNormalized, 1, 1},
-    {"norm_x * scale", K::kMultiply, kNormalized, kScale, kY, 1, 1},
+    kRoundNormalized,
+    {"norm_x * scale", K::kMultiply, kScaled, kScale, kY, 1, 1},
+    kYTo16Bits,
 };
 
 constexpr Pass kRmsNormBackward[] = {
+    kInputToFp32,
+    kDyToFp32,
+    kRoundNormalized,
     {"g = dy * scale", K::kMultiply, kDy, kScale, kTemp1, 1, 1},
-    {"dy * norm_x", K::kMultiply, kDy, kNormalized, kTemp0, 2, 1},
+    {"dy * norm_x", K::kMultiply, kDy, kScaled, kTemp0, 2, 1},
     {"dscale = sum of dy * norm_x", K::kColumnSum, kTemp0, kNothing, kDscale, 1, 0},
     {"gx = g / rms", K::kDivide, kTemp1, kRowStd, kTemp2, 1, 1},
     {"-g", K::kNegate, kTemp1, kNothing, kTemp0, 1, 1},
@@ -90,18 +122,23 @@ constexpr Pass kRmsNormBackward[] = {
     {"2 * ...", K::kTwice, kTemp1, kNothing, kTemp3, 1, 1},
     {"* dmean", K::kMultiply, kTemp0, kTemp3, kTemp1, 2, 1},
     {"gradient = gx + from square", K::kAdd, kTemp2, kTemp1, kGradient, 2, 1},
+    kDxToFp32,
     kAddGradient,
+    kDxTo16Bits,
+    kDxLowOfDx,
 };
 
 // The identity module returns its input: the copies only run where the caller gave memory of its own for the
 // result.
 constexpr Pass kIdentityForward[] = {
+    kBranchToFp32,
     kAddResidual,
-    {"y = x", K::kCopy, kInput, kNothing, kY, 1, 1},
+    {"y = x", K::kCopy, kStored, kNothing, kStoredY, 1, 1},
 };
 constexpr Pass kIdentityBackward[] = {
-    {"gradient = dy", K::kCopy, kDy, kNothing, kGradient, 1, 1},
-    kAddGradient,
+    {"gradient = dy", K::kCopy, kStoredDy, kNothing, kGradient, 1, 1},
+    {"dx += gradient", K::kAdd, kStoredDx, kGradient, kStoredDx, 2, 1, PassWhen::kAccumulating},
+    {"dx_low = dx to 16 bits", K::kConvert, kStoredDx, kNothing, kDxLow, 1, 1, PassWhen::kWithDxLow},
 };
 
 // The counts written above are those of the operands.

@@ -1,6 +1,7 @@
 #pragma once
 // The norm implementations of the CPU, and the ordered list that picks one. Every implementation computes
-// NormForwardArgs / NormBackwardArgs in fp32 exactly as device.h says.
+// NormForwardArgs / NormBackwardArgs exactly as device.h says, for every set of storage types; arithmetic is
+// fp32.
 
 #include <optional>
 #include <span>
@@ -18,8 +19,9 @@ struct NormImplementationEntry {
   int64_t (*saved_elements)(const NormSpec& spec, int64_t rows, int64_t cols);
   void (*forward)(CpuContext& context, const NormForwardArgs& args);
   void (*backward)(CpuContext& context, const NormBackwardArgs& args);
-  // Floats of scratch memory that forward and backward ask for, at the most; null where they ask for none.
-  int64_t (*scratch_floats)(const NormSpec& spec, int64_t rows, int64_t cols, int threads) = nullptr;
+  // Floats of scratch memory that such a call asks for, from shapes and types alone.
+  int64_t (*forward_floats)(const NormForwardArgs& args, int threads);
+  int64_t (*backward_floats)(const NormBackwardArgs& args, int threads);
 };
 
 const NormImplementationEntry& GenericNorm();  // norm_generic.cc: the body of norms/, row by row

@@ -5,10 +5,10 @@
 namespace normlab::cpu {
 namespace {
 
-template <class T>
-Rows<T> MatrixOf(const View& view) {
+AnyRows MatrixOf(const View& view) {
   if (view.empty()) return {};
-  return {view.as<T>(), view.row_stride()};
+  NL_CHECK(view.dtype != DType::kF64);  // which is the reference device's
+  return {view.data, view.row_stride(), view.dtype};
 }
 
 template <class T>
@@ -23,24 +23,27 @@ float ScalarOf(const View& view) { return view.empty() ? 0 : *view.as<float>(); 
 NormForwardRows RowsOf(const NormForwardArgs& args) {
   return {.rows = args.x.rows(),
           .cols = args.x.cols(),
-          .x = MatrixOf<const float>(args.x),
-          .residual = MatrixOf<const float>(args.residual),
-          .sum = MatrixOf<float>(args.sum),
-          .y = MatrixOf<float>(args.y),
+          .x = MatrixOf(args.x),
+          .residual = MatrixOf(args.residual),
+          .sum = MatrixOf(args.sum),
+          .y = MatrixOf(args.y),
           .saved = VectorOf<float>(args.saved),
           .weight = VectorOf<const float>(args.weight),
           .bias = VectorOf<const float>(args.bias),
           .alpha = ScalarOf(args.alpha),
           .eps = static_cast<float>(args.spec.eps),
-          .weight_offset = static_cast<float>(args.spec.weight_offset)};
+          .weight_offset = static_cast<float>(args.spec.weight_offset),
+          .partial_cols = PartialCols(args.spec.fraction, args.x.cols()),
+          .rounds_before_gain = args.spec.cast == NormCast::kBeforeGain && SizeOf(args.y.dtype) == 2};
 }
 
 NormBackwardRows RowsOf(const NormBackwardArgs& args) {
   return {.rows = args.dy.rows(),
           .cols = args.dy.cols(),
-          .x = MatrixOf<const float>(args.x),
-          .dy = MatrixOf<const float>(args.dy),
-          .dx = MatrixOf<float>(args.dx),
+          .x = MatrixOf(args.x),
+          .dy = MatrixOf(args.dy),
+          .dx = MatrixOf(args.dx),
+          .dx_low = MatrixOf(args.dx_low),
           .saved = VectorOf<const float>(args.saved),
           .weight = VectorOf<const float>(args.weight),
           .dweight = VectorOf<float>(args.dweight),
@@ -49,6 +52,8 @@ NormBackwardRows RowsOf(const NormBackwardArgs& args) {
           .alpha = ScalarOf(args.alpha),
           .eps = static_cast<float>(args.spec.eps),
           .weight_offset = static_cast<float>(args.spec.weight_offset),
+          .partial_cols = PartialCols(args.spec.fraction, args.dy.cols()),
+          .rounds_before_gain = args.spec.cast == NormCast::kBeforeGain && SizeOf(args.dy.dtype) == 2,
           .accumulate_dx = args.accumulate_dx,
           .accumulate_dparams = args.accumulate_dparams};
 }

@@ -9,9 +9,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "normlab/base/bfloat16.h"
+#include "normlab/base/float16.h"
 #include "normlab/kernels/device.h"
 
 namespace normlab::cpu {
+
+// bf16 rounded by AVX-512-BF16: the same in memory, but kernels are compiled for it.
+struct NativeBFloat16 : BFloat16 {};
 
 // A matrix as the kernels see it. Null data: absent.
 template <class T>
@@ -23,21 +28,34 @@ struct Rows {
   explicit operator bool() const { return data != nullptr; }
 };
 
+// The same before the element type is known.
+struct AnyRows {
+  void* data = nullptr;
+  int64_t stride = 0;
+  DType dtype = DType::kF32;
+
+  template <class T>
+  Rows<T> As() const {
+    return {static_cast<T*>(data), stride};
+  }
+  explicit operator bool() const { return data != nullptr; }
+};
+
 struct NormForwardRows {
   int64_t rows = 0, cols = 0;
-  Rows<const float> x, residual;
-  Rows<float> sum, y;
+  AnyRows x, residual, sum, y;
   float* saved = nullptr;
   const float* weight = nullptr;  // null: the gain is 1
   const float* bias = nullptr;    // null: 0
   float alpha = 0;                // where the norm has one
   float eps = 0, weight_offset = 0;
+  int64_t partial_cols = 1;         // that give the statistic, where the norm takes it from a part
+  bool rounds_before_gain = false;  // the normalized value to y's type, which is then 16 bits
 };
 
 struct NormBackwardRows {
   int64_t rows = 0, cols = 0;
-  Rows<const float> x, dy;
-  Rows<float> dx;
+  AnyRows x, dy, dx, dx_low;
   const float* saved = nullptr;
   const float* weight = nullptr;
   float* dweight = nullptr;  // null: not wanted
@@ -45,8 +63,18 @@ struct NormBackwardRows {
   float* dalpha = nullptr;
   float alpha = 0;
   float eps = 0, weight_offset = 0;
+  int64_t partial_cols = 1;
+  bool rounds_before_gain = false;  // to dy's type, which is y's
   bool accumulate_dx = false, accumulate_dparams = false;
 };
+
+// The 16-bit type of a call, of which there is one at the most; else f32.
+inline DType LowType(const NormForwardRows& rows) {
+  return rows.y.dtype;  // y is of it wherever anything is
+}
+inline DType LowType(const NormBackwardRows& rows) {
+  return rows.dy.dtype != DType::kF32 || !rows.dx_low ? rows.dy.dtype : rows.dx_low.dtype;
+}
 
 NormForwardRows RowsOf(const NormForwardArgs& args);  // norm_rows.cc
 NormBackwardRows RowsOf(const NormBackwardArgs& args);

@@ -39,8 +39,12 @@ class CpuPlanningDevice final : public PlanningDevice {
   void BiasGradient(const View& dy, const View&, bool) override {
     TakeScratch(cpu::BiasGradientFloats(dy.rows(), dy.cols()));
   }
-  void NormForward(const NormForwardArgs& args) override { TakeNorm(args.spec, args.x); }
-  void NormBackward(const NormBackwardArgs& args) override { TakeNorm(args.spec, args.dy); }
+  void NormForward(const NormForwardArgs& args) override {
+    TakeScratch(cpu::ResolveNorm(args.spec, args.x.cols()).forward_floats(args, threads()));
+  }
+  void NormBackward(const NormBackwardArgs& args) override {
+    TakeScratch(cpu::ResolveNorm(args.spec, args.dy.cols()).backward_floats(args, threads()));
+  }
   int64_t NormSavedElements(const NormSpec& spec, int64_t rows, int64_t cols) const override {
     return cpu_->NormSavedElements(spec, rows, cols);
   }
@@ -73,10 +77,6 @@ class CpuPlanningDevice final : public PlanningDevice {
  private:
   void TakeScratch(int64_t floats) {
     scratch_ = std::max(scratch_, static_cast<size_t>(floats) * sizeof(float));
-  }
-  void TakeNorm(const NormSpec& spec, const View& x) {
-    const cpu::NormImplementationEntry& norm = cpu::ResolveNorm(spec, x.cols());
-    if (norm.scratch_floats != nullptr) TakeScratch(norm.scratch_floats(spec, x.rows(), x.cols(), threads()));
   }
 
   std::unique_ptr<Device> cpu_;

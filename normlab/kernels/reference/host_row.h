@@ -150,6 +150,7 @@ void RunNormBackward(const NormBackwardArgs& args) {
     for (int64_t c = 0; c < cols; ++c) {
       T& dx = At<T>(args.dx, r, c);
       dx = (args.accumulate_dx ? dx : T{0}) + row.dx_values()[c];
+      if (!args.dx_low.empty()) At<T>(args.dx_low, r, c) = dx;  // of the one type that there is here
     }
   }
   const auto write = [&](const View& view, const std::vector<T>& gradient) {

@@ -115,9 +115,6 @@ void CheckParameter(const Checker& check, const char* name, const View& view, bo
 bool Is16Bits(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 bool IsFloat(DType dtype) { return dtype != DType::kI32; }
 
-// Weights, statistics and their gradients are of the compute dtype.
-DType ParameterType(const View& x) { return x.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 using NamedViews = std::initializer_list<std::pair<const char*, const View*>>;
 
 [[noreturn]] void RefuseTypes(const char* operation, const NamedViews& views, const char* allowed) {
@@ -385,7 +382,8 @@ void CheckEmbeddingForward(const EmbeddingForwardArgs& args) {
   check.Shape("token", args.token, {v, c});
   check.Shape("position", args.position, {args.position.shape[0], c});
   check.That(args.position.shape[0] >= t, "position has fewer rows than the sequence is long");
-  check.That(MayStandBeside(args.h.dtype, args.token.dtype), "h must be of the tables' type, or bf16 beside f32");
+  check.That(MayStandBeside(args.h.dtype, args.token.dtype),
+             "h must be of the tables' type, or bf16 beside f32");
   check.Shape("h", args.h, {b * t, c}, args.h.dtype);
   for (const auto& [name, view] :
        {std::pair{"token", &args.token}, {"position", &args.position}, {"h", &args.h}})
@@ -443,9 +441,9 @@ void CheckAdamW(const AdamWArgs& args) {
   if (args.low.empty()) return;
   check.Shape("low", args.low, {args.low.elements()}, DType::kBF16);
   check.Dense("low", args.low);
-  check.That(args.low_begin >= 0 && args.low_begin % 16 == 0 &&
-                 args.low.elements() <= elements - args.low_begin,
-             "low must lie within the weights and begin at a multiple of 16");
+  check.That(
+      args.low_begin >= 0 && args.low_begin % 16 == 0 && args.low.elements() <= elements - args.low_begin,
+      "low must lie within the weights and begin at a multiple of 16");
 }
 
 void CheckSumSquares(const View& x, const View& to) {

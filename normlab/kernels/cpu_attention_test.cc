@@ -11,6 +11,7 @@
 //   sqrt D) u sum| |
 //             ds = p (dp - delta) / sqrt(D): |ds| (P + 3 u) + p (e_dp + e_delta) / sqrt(D);  each of dq, dk,
 //             dv carries these through its sum and adds (4 + sqrt T) u of the sum of magnitudes.
+// What is stored as bf16 is rounded once more.
 // Below e^-87 = 1.6e-38 an exponential is 0 (denormals are flushed everywhere): kTiny covers that in every p.
 
 #include <algorithm>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr double kU = kUnitF32;
 constexpr double kTiny = 2e-38;
+constexpr double kUnitBf16 = 0x1p-8;
 
 struct Shape {
   int64_t b, t, h, d;
@@ -32,12 +34,13 @@ struct Shape {
 // q, k and v next to each other in the rows of one matrix [B T, 3 H D], or each alone.
 class Heads {
  public:
-  Heads(Device& device, const Shape& s, const Values& q, const Values& k, const Values& v, bool thirds)
-      : shape_(s), thirds_(thirds), data_(device, {3 * s.elements()}) {
+  Heads(Device& device, const Shape& s, const Values& q, const Values& k, const Values& v, bool thirds,
+        DType type = DType::kF32)
+      : Heads(device, s, thirds, type) {
     device.Upload(q, view(0)), device.Upload(k, view(1)), device.Upload(v, view(2));
   }
-  Heads(Device& device, const Shape& s, bool thirds)
-      : shape_(s), thirds_(thirds), data_(device, {3 * s.elements()}) {}
+  Heads(Device& device, const Shape& s, bool thirds, DType type = DType::kF32)
+      : shape_(s), thirds_(thirds), data_(device, {3 * s.elements()}, device.StorageType(type)) {}
 
   View view(int which) const {
     const auto& [b, t, h, d] = shape_;
@@ -72,32 +75,51 @@ struct Dot {
 class CpuAttention : public CpuAgainstReference {
  protected:
   void CheckBoth(const Shape& s, bool thirds, double spread = 1) {
-    const Values q = RandomValues({s.b, s.t, s.h, s.d}, "q", 0, spread),
-                 k = RandomValues({s.b, s.t, s.h, s.d}, "k"), v = RandomValues({s.b, s.t, s.h, s.d}, "v"),
-                 d_o = RandomValues({s.b, s.t, s.h, s.d}, "do");
+    CheckBoth(s, thirds, spread, DType::kF32);
+    CheckBoth(s, thirds, spread, DType::kBF16);
+  }
+
+  void CheckBoth(const Shape& s, bool thirds, double spread, DType type) {
+    const double stored = type == DType::kBF16 ? kUnitBf16 : 0;
+    const auto random = [&](const char* name, double width = 1) {
+      Values values = RandomValues({s.b, s.t, s.h, s.d}, name, 0, width);
+      return stored == 0 ? values : RoundedToBf16(std::move(values));
+    };
+    // A number beside a power of two may be rounded to its other side.
+    const auto rounded = [&](Values tolerance, const Values& want) {
+      for (size_t i = 0; i < want.size(); ++i)
+        tolerance[i] = (1 + stored) * (tolerance[i] + stored * std::abs(want[i]));
+      return tolerance;
+    };
+    const Values q = random("q", spread), k = random("k"), v = random("v"), d_o = random("do");
     const std::string text =
-        fmt::format("B{} T{} H{} D{} thirds {} spread {}", s.b, s.t, s.h, s.d, thirds, spread);
-    Values o, lse;  // of the reference, rounded to fp32: what both backward passes are given
+        fmt::format("{} B{} T{} H{} D{} thirds {} spread {}", Name(type), s.b, s.t, s.h, s.d, thirds, spread);
+    Values o, lse;  // of the reference, rounded to what is stored: what both backward passes are given
     Check(
         [&](Device& device) {
-          const Heads in(device, s, q, k, v, thirds);
-          const Tensor out(device, {s.b, s.t, s.h, s.d}), out_lse(device, {s.b, s.h, s.t});
+          const Heads in(device, s, q, k, v, thirds, type);
+          const Tensor out(device, {s.b, s.t, s.h, s.d}, device.StorageType(type)),
+              out_lse(device, {s.b, s.h, s.t});
           device.AttentionForward(
               {.q = in.view(0), .k = in.view(1), .v = in.view(2), .o = out.view(), .lse = out_lse.view()});
           return std::vector<Values>{out.Read(), out_lse.Read()};
         },
         [&](const std::vector<Values>& want) {
           o = want[0], lse = want[1];
-          for (double& value : o) value = RoundToF32(value);
           for (double& value : lse) value = RoundToF32(value);
-          return ForwardTolerance(s, q, k, v, want[1]);
+          std::vector<Expected> expected = ForwardTolerance(s, q, k, v, want[1]);
+          expected[0].tolerance = rounded(expected[0].tolerance, o);
+          for (double& value : o) value = RoundToF32(value);
+          if (stored != 0) o = RoundedToBf16(std::move(o));
+          return expected;
         },
         text);
     Check(
         [&](Device& device) {
-          const Heads in(device, s, q, k, v, thirds), gradient(device, s, thirds);
-          const Tensor to(device, {s.b, s.t, s.h, s.d}, o), tlse(device, {s.b, s.h, s.t}, lse),
-              tdo(device, {s.b, s.t, s.h, s.d}, d_o);
+          const DType storage = device.StorageType(type);
+          const Heads in(device, s, q, k, v, thirds, type), gradient(device, s, thirds, type);
+          const Tensor to(device, {s.b, s.t, s.h, s.d}, o, storage), tlse(device, {s.b, s.h, s.t}, lse),
+              tdo(device, {s.b, s.t, s.h, s.d}, d_o, storage);
           device.AttentionBackward({.q = in.view(0),
                                     .k = in.view(1),
                                     .v = in.view(2),
@@ -109,7 +131,12 @@ class CpuAttention : public CpuAgainstReference {
                                     .dv = gradient.view(2)});
           return std::vector<Values>{gradient.Read(0), gradient.Read(1), gradient.Read(2)};
         },
-        [&](const std::vector<Values>& want) { return BackwardTolerance(s, q, k, v, o, lse, d_o, want); },
+        [&](const std::vector<Values>& want) {
+          std::vector<Expected> expected = BackwardTolerance(s, q, k, v, o, lse, d_o, want);
+          for (size_t i = 0; i < want.size(); ++i)
+            expected[i].tolerance = rounded(expected[i].tolerance, want[i]);
+          return expected;
+        },
         text);
   }
 

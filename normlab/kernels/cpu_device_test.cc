@@ -14,6 +14,13 @@ namespace {
 
 constexpr double kU = kUnitF32;
 
+// Activations are stored as f32 or bf16; what is stored as bf16 is rounded once more.
+constexpr DType kStorage[] = {DType::kF32, DType::kBF16};
+double UnitOf(DType type) { return type == DType::kBF16 ? 0x1p-8 : 0; }
+Values As(DType type, Values values) {
+  return type == DType::kBF16 ? RoundedToBf16(std::move(values)) : values;
+}
+
 class CpuOperations : public CpuAgainstReference {};
 
 std::vector<int32_t> RandomIds(int64_t count, int64_t lowest, int64_t vocabulary) {
@@ -29,25 +36,26 @@ std::vector<int32_t> RandomIds(int64_t count, int64_t lowest, int64_t vocabulary
 
 // One addition: exact up to its rounding, u |h|.
 TEST_F(CpuOperations, EmbeddingForwardAddsOnce) {
-  for (const auto& [b, t, v, c] : {std::array<int64_t, 4>{1, 1, 5, 1}, {2, 33, 257, 80}, {3, 70, 17, 129}}) {
-    const Values token = RandomValues({v, c}, "token"), position = RandomValues({t + 3, c}, "position");
-    const std::vector<int32_t> ids = RandomIds(b * t, 0, v);
-    Check(
-        [&](Device& device) {
-          const Ids tids(device, {b, t}, ids);
-          const Tensor ttoken(device, {v, c}, token), tposition(device, {t + 3, c}, position),
-              h(device, {b * t, c});
-          device.EmbeddingForward(
-              {.ids = tids.view(), .token = ttoken.view(), .position = tposition.view(), .h = h.view()});
-          return std::vector<Values>{h.Read()};
-        },
-        [&](const std::vector<Values>& want) {
-          Values tolerance = want[0];
-          for (double& value : tolerance) value = kU * std::abs(value);
-          return std::vector<Expected>{{"h", tolerance}};
-        },
-        fmt::format("B{} T{} V{} C{}", b, t, v, c));
-  }
+  for (const auto& [b, t, v, c] : {std::array<int64_t, 4>{1, 1, 5, 1}, {2, 33, 257, 80}, {3, 70, 17, 129}})
+    for (const DType type : kStorage) {
+      const Values token = RandomValues({v, c}, "token"), position = RandomValues({t + 3, c}, "position");
+      const std::vector<int32_t> ids = RandomIds(b * t, 0, v);
+      Check(
+          [&](Device& device) {
+            const Ids tids(device, {b, t}, ids);
+            const Tensor ttoken(device, {v, c}, token), tposition(device, {t + 3, c}, position),
+                h(device, {b * t, c}, device.StorageType(type));
+            device.EmbeddingForward(
+                {.ids = tids.view(), .token = ttoken.view(), .position = tposition.view(), .h = h.view()});
+            return std::vector<Values>{h.Read()};
+          },
+          [&](const std::vector<Values>& want) {
+            Values tolerance = want[0];
+            for (double& value : tolerance) value = (kU + (1 + kU) * UnitOf(type)) * std::abs(value);
+            return std::vector<Expected>{{"h", tolerance}};
+          },
+          fmt::format("{} B{} T{} V{} C{}", Name(type), b, t, v, c));
+    }
 }
 
 // Sums over the rows of one token or position: (4 + sqrt n) u times their magnitudes, n + 1 terms with what
@@ -55,47 +63,49 @@ TEST_F(CpuOperations, EmbeddingForwardAddsOnce) {
 TEST_F(CpuOperations, EmbeddingBackwardGathersRepeatedTokens) {
   for (const auto& [b, t, v, c] : {std::array<int64_t, 4>{1, 1, 5, 1}, {2, 33, 257, 80}, {5, 70, 17, 129}})
     for (const bool accumulate_token : {false, true})
-      for (const bool accumulate_position : {false, true}) {
-        const Values dh = RandomValues({b * t, c}, "dh"), token = RandomValues({v, c}, "dtoken"),
-                     position = RandomValues({t + 3, c}, "dposition");
-        const std::vector<int32_t> ids = RandomIds(b * t, 0, v);
-        Check(
-            [&](Device& device) {
-              const Ids tids(device, {b, t}, ids);
-              const Tensor tdh(device, {b * t, c}, dh);
-              const Tensor dtoken = accumulate_token ? Tensor(device, {v, c}, token) : Tensor(device, {v, c});
-              const Tensor dposition =
-                  accumulate_position ? Tensor(device, {t + 3, c}, position) : Tensor(device, {t + 3, c});
-              device.EmbeddingBackward({.ids = tids.view(),
-                                        .dh = tdh.view(),
-                                        .dtoken = dtoken.view(),
-                                        .dposition = dposition.view(),
-                                        .accumulate_token = accumulate_token,
-                                        .accumulate_position = accumulate_position});
-              return std::vector<Values>{dtoken.Read(), dposition.Read()};
-            },
-            [&](const std::vector<Values>&) {
-              const auto bounds = [&](int64_t table_rows, const Values& before, bool accumulate,
-                                      const auto& row_of) {
-                Values magnitude(table_rows * c);
-                std::vector<int64_t> terms(table_rows, 1);
-                if (accumulate)
-                  for (size_t i = 0; i < magnitude.size(); ++i) magnitude[i] = std::abs(before[i]);
-                for (int64_t r = 0; r < b * t; ++r) {
-                  ++terms[row_of(r)];
-                  for (int64_t i = 0; i < c; ++i) magnitude[row_of(r) * c + i] += std::abs(dh[r * c + i]);
-                }
-                for (int64_t i = 0; i < table_rows * c; ++i) magnitude[i] *= SumBound(terms[i / c]);
-                return magnitude;
-              };
-              return std::vector<Expected>{
-                  {"dtoken", bounds(v, token, accumulate_token, [&](int64_t r) { return ids[r]; })},
-                  {"dposition",
-                   bounds(t + 3, position, accumulate_position, [&](int64_t r) { return r % t; })}};
-            },
-            fmt::format("B{} T{} V{} C{} accumulate {} {}", b, t, v, c, accumulate_token,
-                        accumulate_position));
-      }
+      for (const DType type : kStorage)
+        for (const bool accumulate_position : {false, true}) {
+          const Values dh = As(type, RandomValues({b * t, c}, "dh")), token = RandomValues({v, c}, "dtoken"),
+                       position = RandomValues({t + 3, c}, "dposition");
+          const std::vector<int32_t> ids = RandomIds(b * t, 0, v);
+          Check(
+              [&](Device& device) {
+                const Ids tids(device, {b, t}, ids);
+                const Tensor tdh(device, {b * t, c}, dh, device.StorageType(type));
+                const Tensor dtoken =
+                    accumulate_token ? Tensor(device, {v, c}, token) : Tensor(device, {v, c});
+                const Tensor dposition =
+                    accumulate_position ? Tensor(device, {t + 3, c}, position) : Tensor(device, {t + 3, c});
+                device.EmbeddingBackward({.ids = tids.view(),
+                                          .dh = tdh.view(),
+                                          .dtoken = dtoken.view(),
+                                          .dposition = dposition.view(),
+                                          .accumulate_token = accumulate_token,
+                                          .accumulate_position = accumulate_position});
+                return std::vector<Values>{dtoken.Read(), dposition.Read()};
+              },
+              [&](const std::vector<Values>&) {
+                const auto bounds = [&](int64_t table_rows, const Values& before, bool accumulate,
+                                        const auto& row_of) {
+                  Values magnitude(table_rows * c);
+                  std::vector<int64_t> terms(table_rows, 1);
+                  if (accumulate)
+                    for (size_t i = 0; i < magnitude.size(); ++i) magnitude[i] = std::abs(before[i]);
+                  for (int64_t r = 0; r < b * t; ++r) {
+                    ++terms[row_of(r)];
+                    for (int64_t i = 0; i < c; ++i) magnitude[row_of(r) * c + i] += std::abs(dh[r * c + i]);
+                  }
+                  for (int64_t i = 0; i < table_rows * c; ++i) magnitude[i] *= SumBound(terms[i / c]);
+                  return magnitude;
+                };
+                return std::vector<Expected>{
+                    {"dtoken", bounds(v, token, accumulate_token, [&](int64_t r) { return ids[r]; })},
+                    {"dposition",
+                     bounds(t + 3, position, accumulate_position, [&](int64_t r) { return r % t; })}};
+              },
+              fmt::format("{} B{} T{} V{} C{} accumulate {} {}", Name(type), b, t, v, c, accumulate_token,
+                          accumulate_position));
+        }
 }
 
 // T-06: an id outside of the vocabulary is refused before it reads other memory.
@@ -133,51 +143,57 @@ TEST_F(CpuOperations, CrossEntropyAgrees) {
   for (const auto& [rows, vocabulary] :
        {std::pair<int64_t, int64_t>{1, 1}, {1, 3}, {257, 7}, {33, 257}, {3, 5003}})
     for (const double spread : {1.0, 40.0})
-      for (const int place : {0, 1, 2}) {  // gradient absent, apart, in place of the logits
-        const Values logits = RandomValues({rows, vocabulary}, "logits", 0, spread);
-        const std::vector<int32_t> targets = RandomIds(rows, rows > 1 ? -1 : 0, vocabulary);
-        const double scale = 1.0 / 64;
-        Check(
-            [&](Device& device) {
-              const Ids ttargets(device, {rows}, targets);
-              const Tensor tlogits(device, {rows, vocabulary}, logits), losses(device, {rows}),
-                  dlogits(device, {rows, vocabulary});
-              const View gradient = place == 0 ? View{} : place == 1 ? dlogits.view() : tlogits.view();
-              device.CrossEntropy({.logits = tlogits.view(),
-                                   .targets = ttargets.view(),
-                                   .scale = scale,
-                                   .losses = losses.view(),
-                                   .dlogits = gradient});
-              std::vector<Values> out = {losses.Read()};
-              if (place != 0) out.push_back(dlogits.Read(gradient));
-              return out;
-            },
-            [&](const std::vector<Values>& want) {
-              Values loss(rows), gradient(rows * vocabulary);
-              for (int64_t r = 0; r < rows; ++r) {
-                if (targets[r] < 0) continue;  // exactly 0
-                const double* const l = logits.data() + r * vocabulary;
-                const double largest = *std::max_element(l, l + vocabulary);
-                double sum = 0, shift_error = 0;
-                for (int64_t v = 0; v < vocabulary; ++v)
-                  sum += std::exp(l[v] - largest),
-                      shift_error += std::exp(l[v] - largest) * std::abs(l[v] - largest);
-                const double relative = SumBound(vocabulary) + kU * shift_error / sum + 3.4 * kU;
-                loss[r] = relative + kU * (std::abs(std::log(sum)) + 2 * std::abs(largest - l[targets[r]]) +
-                                           std::abs(want[0][r]));
-                for (int64_t v = 0; v < vocabulary; ++v) {
-                  const double p = std::exp(l[v] - largest) / sum;
-                  gradient[r * vocabulary + v] =
-                      scale * (p * (relative + kU * std::abs(l[v] - largest) + 6.4 * kU) + 2e-38) + 0x1p-126 +
-                      (v == targets[r] ? kU * scale : 0);
+      for (const DType type : kStorage)
+        for (const int place : {0, 1, 2}) {  // gradient absent, apart, in place of the logits
+          const Values logits = As(type, RandomValues({rows, vocabulary}, "logits", 0, spread));
+          const std::vector<int32_t> targets = RandomIds(rows, rows > 1 ? -1 : 0, vocabulary);
+          const double scale = 1.0 / 64;
+          Check(
+              [&](Device& device) {
+                const Ids ttargets(device, {rows}, targets);
+                const DType storage = device.StorageType(type);
+                const Tensor tlogits(device, {rows, vocabulary}, logits, storage), losses(device, {rows}),
+                    dlogits(device, {rows, vocabulary}, storage);
+                const View gradient = place == 0 ? View{} : place == 1 ? dlogits.view() : tlogits.view();
+                device.CrossEntropy({.logits = tlogits.view(),
+                                     .targets = ttargets.view(),
+                                     .scale = scale,
+                                     .losses = losses.view(),
+                                     .dlogits = gradient});
+                std::vector<Values> out = {losses.Read()};
+                if (place != 0) out.push_back(dlogits.Read(gradient));
+                return out;
+              },
+              [&](const std::vector<Values>& want) {
+                Values loss(rows), gradient(rows * vocabulary);
+                for (int64_t r = 0; r < rows; ++r) {
+                  if (targets[r] < 0) continue;  // exactly 0
+                  const double* const l = logits.data() + r * vocabulary;
+                  const double largest = *std::max_element(l, l + vocabulary);
+                  double sum = 0, shift_error = 0;
+                  for (int64_t v = 0; v < vocabulary; ++v)
+                    sum += std::exp(l[v] - largest),
+                        shift_error += std::exp(l[v] - largest) * std::abs(l[v] - largest);
+                  const double relative = SumBound(vocabulary) + kU * shift_error / sum + 3.4 * kU;
+                  loss[r] = relative + kU * (std::abs(std::log(sum)) + 2 * std::abs(largest - l[targets[r]]) +
+                                             std::abs(want[0][r]));
+                  for (int64_t v = 0; v < vocabulary; ++v) {
+                    const double p = std::exp(l[v] - largest) / sum;
+                    gradient[r * vocabulary + v] =
+                        scale * (p * (relative + kU * std::abs(l[v] - largest) + 6.4 * kU) + 2e-38) +
+                        0x1p-126 + (v == targets[r] ? kU * scale : 0);
+                    double& tolerance = gradient[r * vocabulary + v];
+                    if (place != 0)
+                      tolerance = (1 + UnitOf(type)) *
+                                  (tolerance + UnitOf(type) * std::abs(want[1][r * vocabulary + v]));
+                  }
                 }
-              }
-              std::vector<Expected> expected = {{"losses", loss}};
-              if (place != 0) expected.push_back({"dlogits", gradient});
-              return expected;
-            },
-            fmt::format("{}x{} spread {} place {}", rows, vocabulary, spread, place));
-      }
+                std::vector<Expected> expected = {{"losses", loss}};
+                if (place != 0) expected.push_back({"dlogits", gradient});
+                return expected;
+              },
+              fmt::format("{} {}x{} spread {} place {}", Name(type), rows, vocabulary, spread, place));
+        }
 }
 
 // T-11, T-34: a loss of NaN is shown as one, and only where it belongs.
@@ -258,6 +274,48 @@ TEST_F(CpuOperations, AdamWAgreesOnEveryStep) {
     }
 }
 
+// T-21: what the products read follows the fp32 weights, of which no step is lost.
+TEST_F(CpuOperations, AdamWLeavesTheRoundedWeightsBehind) {
+  const int64_t count = 70'001;
+  Device& device = *devices_[1];
+  for (const auto& [begin, end] :
+       {std::pair<int64_t, int64_t>{0, count}, {16, count}, {65'552, 65'569}, {32, 48}}) {
+    const Tensor gradient(device, {count}, RandomValues({count}, "gradient")),
+        weight(device, {count}, RandomValues({count}, "weight")), m(device, {count}, Values(count, 0)),
+        v(device, {count}, Values(count, 0)), low(device, {count}, DType::kBF16);
+    device.AdamW({.gradient = gradient.view(),
+                  .decayed = 65'000,
+                  .learning_rate = 1e-2,
+                  .weight_decay = 0.1,
+                  .weight = weight.view(),
+                  .m = m.view(),
+                  .v = v.view(),
+                  .low = low.view().Slice(0, end - begin),
+                  .low_begin = begin});
+    const Values after = RoundedToBf16(weight.Read()), copy = low.Read();
+    for (int64_t i = 0; i < count; ++i) {
+      if (i < end - begin)
+        ASSERT_EQ(copy[i], after[begin + i]) << i << " from " << begin;
+      else
+        ASSERT_TRUE(std::isnan(copy[i])) << i << " from " << begin;
+    }
+  }
+
+  const Tensor one(device, {16}, Values(16, 1)), weight(device, {16}, Values(16, 1)),
+      m(device, {16}, Values(16, 0)), v(device, {16}, Values(16, 0)),
+      low(device, {16}, Values(16, 1), DType::kBF16);
+  for (int64_t step = 1; step <= 100; ++step)
+    device.AdamW({.gradient = one.view(),
+                  .step = step,
+                  .learning_rate = 6e-4,
+                  .weight = weight.view(),
+                  .m = m.view(),
+                  .v = v.view(),
+                  .low = low.view()});
+  EXPECT_NEAR(weight.Read()[0], 1 - 100 * 6e-4, 100 * 2 * kU);  // two roundings of each step
+  EXPECT_EQ(low.Read()[0], RoundedToBf16({1 - 100 * 6e-4})[0]);
+}
+
 // T-14: without a gradient the decayed half shrinks by 1 - lr decay, the other half keeps its bits.
 TEST_F(CpuOperations, AdamWDecaysExactlyTheDecayedElements) {
   const int64_t count = 70001, decayed = 65537;
@@ -326,6 +384,15 @@ TEST(CpuDevice, CopiesHonourEveryStride) {
   EXPECT_EQ(y.Read(), (Values{1, 4, 2, 5, 3, 6}));
   device->Fill(y.view().Columns(1, 2), -1);
   EXPECT_EQ(y.Read(), (Values{1, -1, 2, -1, 3, -1}));
+}
+
+TEST(CpuDevice, CopiesRoundToBf16) {
+  const auto device = MakeCpuDevice({.threads = 2});
+  Values values = RandomValues({70'001}, "values");
+  values[5] = kNaN, values[6] = HUGE_VAL, values[7] = 3.4e38;
+  const Tensor from(*device, {70'001}, values), to(*device, {70'001}, DType::kBF16);
+  device->Copy(from.view(), to.view());
+  EXPECT_TRUE(SameBits(to.Read(), RoundedToBf16(values), "copy"));
 }
 
 TEST(CpuDevice, RefusesZeroThreads) { EXPECT_THROW((void)MakeCpuDevice({.threads = 0}), Error); }

@@ -4,7 +4,8 @@
 //
 // Bounds: a product of K terms has an error of (4 + sqrt K) u sum|a b|; bias and accumulation add one
 // rounding each. GELU and its derivative are evaluated from z with the errors derived at GeluError and
-// GeluSlopeError.
+// GeluSlopeError. Products of bf16 numbers are exact in fp32, and their sums are fp32's; each result that is
+// stored as bf16 is rounded once more, and so is what an epilogue makes of it.
 
 #include <cmath>
 
@@ -15,6 +16,7 @@ namespace {
 
 using Epilogue = MatMulArgs::Epilogue;
 constexpr double kU = kUnitF32;
+constexpr double kUnitBf16 = 0x1p-8;
 
 // gelu(z) = z s, s = 1 / (1 + e^-t), t = 2 sqrt(2/pi) (z + 0.044715 z^3). t has 4 roundings; the exponential
 // is good to 2e-7 = 3.4 u; so s has a relative error of (1 - s) (4 u |t| + 4 u) + 2 u, the product one u
@@ -51,10 +53,12 @@ struct Product {
   bool accumulate = false;
   bool bias = false;
   int64_t column_gap = 0;  // c is the first n columns of a wider matrix
+  DType operands = DType::kF32, result = DType::kF32;
 
   std::string Text() const {
-    return fmt::format("{}x{}x{} a{} b{} epilogue {} accumulate {} gap {}", m, k, n, transpose_a ? "T" : "",
-                       transpose_b ? "T" : "", static_cast<int>(epilogue), accumulate, column_gap);
+    return fmt::format("{} {}x{}x{} {} a{} b{} epilogue {} accumulate {} gap {}", Name(operands), m, k, n,
+                       Name(result), transpose_a ? "T" : "", transpose_b ? "T" : "",
+                       static_cast<int>(epilogue), accumulate, column_gap);
   }
 };
 
@@ -62,14 +66,21 @@ class CpuMatMul : public CpuAgainstReference {
  protected:
   void CheckProduct(const Product& p) {
     const auto [m, k, n] = std::array{p.m, p.k, p.n};
-    const Values a = RandomValues({m, k}, "a"), b = RandomValues({k, n}, "b"),
+    const auto as = [](DType type, Values values) {
+      return type == DType::kBF16 ? RoundedToBf16(std::move(values)) : values;
+    };
+    const Values a = as(p.operands, RandomValues({m, k}, "a")), b = as(p.operands, RandomValues({k, n}, "b")),
                  bias = RandomValues({n}, "bias");
-    const Values before = RandomValues({m, n}, "c"), z_in = RandomValues({m, n}, "z", 0, 2);
+    const Values before = as(p.result, RandomValues({m, n}, "c")),
+                 z_in = as(p.result, RandomValues({m, n}, "z", 0, 2));
     const auto run = [&](Device& device) {
-      const Tensor ta = p.transpose_a ? Tensor(device, {k, m}, a) : Tensor(device, {m, k}, a);
-      const Tensor tb = p.transpose_b ? Tensor(device, {n, k}, b) : Tensor(device, {k, n}, b);
-      const Tensor tbias(device, {n}, bias), tz(device, {m, n}, z_in);
-      Tensor wide(device, {m, n + p.column_gap}), gelu(device, {m, n});
+      const DType operand = device.StorageType(p.operands), result = device.StorageType(p.result);
+      const Tensor ta =
+          p.transpose_a ? Tensor(device, {k, m}, a, operand) : Tensor(device, {m, k}, a, operand);
+      const Tensor tb =
+          p.transpose_b ? Tensor(device, {n, k}, b, operand) : Tensor(device, {k, n}, b, operand);
+      const Tensor tbias(device, {n}, bias), tz(device, {m, n}, z_in, result);
+      Tensor wide(device, {m, n + p.column_gap}, result), gelu(device, {m, n}, result);
       const View c = wide.view().Columns(0, n);
       if (p.accumulate) device.Upload(before, c);
       device.MatMul({.a = p.transpose_a ? ta.view().Transposed() : ta.view(),
@@ -86,6 +97,7 @@ class CpuMatMul : public CpuAgainstReference {
       if (p.epilogue == Epilogue::kBiasGelu) out.push_back(gelu.Read());
       return out;
     };
+    const double stored = p.result == DType::kBF16 ? kUnitBf16 : 0;
     const auto tolerances = [&](const std::vector<Values>& want) {
       Values c(m * n), gelu(m * n);
       for (int64_t i = 0; i < m; ++i)
@@ -98,13 +110,17 @@ class CpuMatMul : public CpuAgainstReference {
           }
           const int64_t at = i * n + j;
           const double product_error = SumBound(k) * (magnitude + (p.accumulate ? std::abs(before[at]) : 0));
-          double& error = c[at] = product_error + kU * std::abs(want[0][at]);
+          double& error = c[at] = product_error + (kU + stored) * std::abs(want[0][at]);
           if (p.epilogue == Epilogue::kGeluBackward)
-            error = product_error * std::abs(Gelu(z_in[at]).Derivative(z_in[at])) +
-                    std::abs(sum) * GeluSlopeError(z_in[at]) + 2 * kU * std::abs(want[0][at]);
+            error = (product_error + stored * std::abs(sum)) * std::abs(Gelu(z_in[at]).Derivative(z_in[at])) +
+                    std::abs(sum) * GeluSlopeError(z_in[at]) + (2 * kU + stored) * std::abs(want[0][at]);
+          // A number beside a power of two may be rounded to its other side.
+          error *= 1 + stored;
           if (p.epilogue == Epilogue::kBiasGelu) {
             const double z = want[0][at];
-            gelu[at] = std::abs(Gelu(z).Derivative(z)) * error + error * error + GeluError(z);
+            gelu[at] = std::abs(Gelu(z).Derivative(z)) * error + error * error + GeluError(z) +
+                       stored * std::abs(want[1][at]);
+            gelu[at] *= 1 + stored;
           }
         }
       std::vector<Expected> expected = {{"c", c}};
@@ -113,6 +129,15 @@ class CpuMatMul : public CpuAgainstReference {
     };
     // oneDNN's instruction set is fixed at its first product; only the epilogues follow the limit.
     Check(run, tolerances, p.Text(), p.epilogue != Epilogue::kNone);
+  }
+
+  // The same product of bf16 operands, with either type of result.
+  void CheckBf16Product(Product p) {
+    p.operands = DType::kBF16;
+    for (const DType result : {DType::kBF16, DType::kF32}) {
+      p.result = result;
+      CheckProduct(p);
+    }
   }
 };
 
@@ -161,18 +186,50 @@ TEST_F(CpuMatMul, LargeProductsOnEveryPath) {
   CheckProduct({257, 600, 2048, true, false});
 }
 
+TEST_F(CpuMatMul, Bf16OperandsInEveryRole) {
+  for (const int64_t rows : {1, 2, 33, 257})
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {32, 96}, {129, 17}}) {
+      for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu})
+        CheckBf16Product({rows, in, out, false, true, epilogue, false, epilogue != Epilogue::kNone});
+      for (const bool accumulate : {false, true}) {
+        CheckBf16Product({rows, out, in, false, false, Epilogue::kNone, accumulate});
+        CheckBf16Product({out, rows, in, true, false, Epilogue::kNone, accumulate});
+      }
+      CheckBf16Product({rows, out, in, false, false, Epilogue::kGeluBackward});
+    }
+  CheckBf16Product({33, 8, 40, false, true, Epilogue::kBiasGelu});
+  for (const Epilogue epilogue :
+       {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward})
+    CheckBf16Product({33, 16, 24, false, true, epilogue, false, epilogue == Epilogue::kBias, 48});
+}
+
+TEST_F(CpuMatMul, LargeBf16ProductsOnEveryPath) {
+  CheckBf16Product({500, 40, 33, false, true});
+  CheckBf16Product({600, 40, 72, false, true, Epilogue::kBias, false, true});
+  CheckBf16Product({40, 24, 8200, false, true});
+  CheckBf16Product({600, 24, 8200, false, true});
+  CheckBf16Product({40, 8200, 24, false, false});
+  CheckBf16Product({200, 300, 96, true, false, Epilogue::kNone, true});
+  CheckBf16Product({1024, 70, 520, true, false});
+  CheckBf16Product({257, 600, 2048, true, false});
+  CheckBf16Product({8200, 70, 24, true, false, Epilogue::kNone, true});
+}
+
 TEST_F(CpuMatMul, BiasGradientSumsRows) {
   for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {2, 33}, {257, 17}, {1000, 257}})
-    for (const bool accumulate : {false, true}) {
-      const Values dy = RandomValues({rows, cols}, "dy"), before = RandomValues({cols}, "dbias");
+    for (const auto& [accumulate, type] :
+         {std::pair{false, DType::kF32}, {true, DType::kF32}, {false, DType::kBF16}, {true, DType::kBF16}}) {
+      Values dy = RandomValues({rows, cols}, "dy");
+      if (type == DType::kBF16) dy = RoundedToBf16(std::move(dy));
+      const Values before = RandomValues({cols}, "dbias");
       Check(
-          [&](Device& device) {
-            const Tensor wide(device, {rows, cols}, dy);
+          [&, accumulate = accumulate, type = type](Device& device) {
+            const Tensor wide(device, {rows, cols}, dy, device.StorageType(type));
             const Tensor dbias = accumulate ? Tensor(device, {cols}, before) : Tensor(device, {cols});
             device.BiasGradient(wide.view(), dbias.view(), accumulate);
             return std::vector<Values>{dbias.Read()};
           },
-          [&](const std::vector<Values>& want) {
+          [&, accumulate = accumulate](const std::vector<Values>& want) {
             Values tolerance(cols);
             for (int64_t c = 0; c < cols; ++c) {
               double magnitude = accumulate ? std::abs(before[c]) : 0;
@@ -181,7 +238,7 @@ TEST_F(CpuMatMul, BiasGradientSumsRows) {
             }
             return std::vector<Expected>{{"dbias", tolerance}};
           },
-          fmt::format("{}x{} accumulate {}", rows, cols, accumulate));
+          fmt::format("{} {}x{} accumulate {}", Name(type), rows, cols, accumulate));
     }
 }
 

@@ -132,18 +132,50 @@ TEST(GptGradients, OfTheCpuEqualTheReferencesTensorByTensor) {
   }
 }
 
+// The same with bf16 operands, and with a bf16 residual stream. Each of the 60 roundings is now one of 2^-8,
+// and so is what each sum adds up, beside which fp32's do not count: sqrt(60) u as a relative error of a
+// tensor, times 2 for the tensors near the input, whose gradients have been through every block.
+TEST(GptGradients, OfBf16ModelsComeCloseToTheReferences) {
+  constexpr double kUnit = 0x1p-8;
+  const auto reference = MakeReferenceDevice();
+  const auto cpu = MakeCpuDevice({.threads = 2});
+  for (const DType residual : {DType::kF32, DType::kBF16}) {
+    const GptShape shape = {.micro_batch = 2, .window = 7, .operands = DType::kBF16, .residual = residual};
+    for (const std::string implementation : {"", "generic", "handrolled", "fused"}) {
+      for (const GptConfig& config : Configs(implementation)) {
+        const std::string text = fmt::format("{} residual {}", Describe(config), Name(residual));
+        TinyGpt want(*reference, config, shape), got(*cpu, config, shape);
+        const double want_loss = want.LossAndGradients();
+        const double got_loss = got.LossAndGradients();
+        EXPECT_NEAR(got_loss, want_loss, 4 * kUnit * want_loss) << text;
+        const double scale = Norm(want.Values(want.model.gradients()));
+        test::Comparison comparison(text);
+        for (const Parameter& parameter : want.model.parameters().all()) {
+          const std::vector<double> a = want.Values(want.model.Gradient(parameter.name));
+          std::vector<double> b = got.Values(got.model.Gradient(parameter.name));
+          for (size_t i = 0; i < b.size(); ++i) b[i] -= a[i];
+          comparison.Add(Norm(b), 0, 2 * std::sqrt(60.0) * kUnit * (Norm(a) + 0.1 * scale), parameter.offset);
+        }
+        EXPECT_TRUE(test::Within(comparison, test::Repro(text)));
+      }
+    }
+  }
+}
+
 TEST(Gpt, TheSameBitsForAnyNumberOfThreads) {
   GptConfig config = TinyConfig("fused_layernorm", "pre");
   config.emb_dim = 96;
   config.context_length = 80;
-  std::vector<double> first;
-  for (const int threads : {1, 2, 3, 5, 8}) {
-    const auto device = MakeCpuDevice({.threads = threads});
-    TinyGpt gpt(*device, config, {.micro_batch = 7, .window = 77}, 0.05);
-    gpt.LossAndGradients();
-    const std::vector<double> gradients = gpt.Values(gpt.model.gradients());
-    if (first.empty()) first = gradients;
-    EXPECT_TRUE(test::SameBits(gradients, first, fmt::format("{} threads", threads).c_str()));
+  for (const DType operands : {DType::kF32, DType::kBF16}) {
+    std::vector<double> first;
+    for (const int threads : {1, 2, 3, 5, 8}) {
+      const auto device = MakeCpuDevice({.threads = threads});
+      TinyGpt gpt(*device, config, {.micro_batch = 7, .window = 77, .operands = operands}, 0.05);
+      gpt.LossAndGradients();
+      const std::vector<double> gradients = gpt.Values(gpt.model.gradients());
+      if (first.empty()) first = gradients;
+      EXPECT_TRUE(test::SameBits(gradients, first, fmt::format("{} threads", threads).c_str()));
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "normlab/base/bfloat16.h"
 #include "normlab/base/random.h"
 #include "normlab/kernels/device.h"
 #include "normlab/testing/device_tensor.h"
@@ -30,6 +31,12 @@ inline Values RandomValues(std::initializer_list<int64_t> shape, std::string_vie
   return values;
 }
 
+// The same values as bf16 holds them.
+inline Values RoundedToBf16(Values values) {
+  for (double& value : values) value = BFloat16::FromFloat(static_cast<float>(value)).ToFloat();
+  return values;
+}
+
 // Dense device memory with a shape, of the device's compute dtype unless said otherwise.
 class Tensor {
  public:
@@ -43,7 +50,9 @@ class Tensor {
   }
   // Filled with NaN: what an "=" output must not read.
   Tensor(Device& device, std::initializer_list<int64_t> shape)
-      : Tensor(device, shape, Values(static_cast<size_t>(Count(shape)), kNaN)) {}
+      : Tensor(device, shape, device.compute_dtype()) {}
+  Tensor(Device& device, std::initializer_list<int64_t> shape, DType dtype)
+      : Tensor(device, shape, Values(static_cast<size_t>(Count(shape)), kNaN), dtype) {}
   Tensor(Tensor&& other) noexcept : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
   Tensor& operator=(Tensor&&) = delete;
   ~Tensor() {

@@ -56,6 +56,7 @@ struct TinyGpt {
         values[i] = static_cast<float>(parameter.initial_mean + std * stream.Normal(i));
       device.Upload(values, model.Weight(parameter.name));
     }
+    model.RefreshOperands();
   }
 
   double Scale() const {

@@ -135,7 +135,7 @@ TEST(TrainConfig, RefusesBf16ByName) {
   EXPECT_SAYS(ErrorOf([] { With({"residual_dtype=bf16"}); }),
               {"residual_dtype = \"bf16\" is not supported yet"});
   EXPECT_SAYS(ErrorOf([] { With({"dtype=f31"}); }), {"unknown dtype \"f31\"", "f32"});
-  EXPECT_EQ(TrainConfig{}.ComputeType(), DType::kF32);
+  EXPECT_EQ(TrainConfig{}.OperandType(), DType::kF32);
   EXPECT_EQ(TrainConfig{}.ResidualType(), DType::kF32);
 }
 

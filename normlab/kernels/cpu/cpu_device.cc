@@ -184,7 +184,9 @@ class CpuDevice final : public Device {
     CheckAdamW(args);
     cpu::AdamW(context_, args);
   }
-  std::optional<double> FastestProductSeconds(const ProductShape& shape) override {
+  std::optional<double> FastestProductSeconds(const ProductShape& wanted) override {
+    ProductShape shape = wanted;
+    if (!cpu::HasNativeBf16Products()) shape.operands = DType::kF32;
     if (shape.one_of_many) return cpu::FastestProductSeconds(shape, 1) / context_.threads();
     return cpu::FastestProductSeconds(shape, context_.threads());
   }

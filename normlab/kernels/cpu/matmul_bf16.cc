@@ -1,7 +1,7 @@
-// Matrix products of bf16 operands, with fp32 sums. As in fp32, the work is cut into blocks by shape alone, each
-// block is one single-threaded product with its epilogue while it is still in the core's cache, and so the bits
-// do not depend on the number of threads (oneDNN's own threads split the sums of bf16 weight gradients by their
-// count).
+// Matrix products of bf16 operands, with fp32 sums. As in fp32, the work is cut into blocks by shape alone,
+// each block is one single-threaded product with its epilogue while it is still in the core's cache, and so
+// the bits do not depend on the number of threads (oneDNN's own threads split the sums of bf16 weight
+// gradients by their count).
 //
 // Where the processor has no bf16 products of its own, blocks of the operands are widened to fp32 panels and
 // multiplied in fp32: the same rounding of every stored number, at nearly the speed of fp32.
@@ -151,8 +151,8 @@ void RunNative(CpuContext& context, const MatMulArgs& args) {
   const Cut cut = NativeCut(args);
   const NativeProducts products = PrepareNative(context, args, cut);
   const auto sizes = cut.Sizes();
-  char* const scratch = reinterpret_cast<char*>(context.Scratch(
-      static_cast<size_t>(products.scratch_bytes * context.threads()) / sizeof(float)));
+  char* const scratch = reinterpret_cast<char*>(
+      context.Scratch(static_cast<size_t>(products.scratch_bytes * context.threads()) / sizeof(float)));
   ParallelFor(context.threads(), cut.blocks(), [&](int64_t chunk, int thread) {
     const CBlock block = cut.Block(chunk);
     size_t size = 0;
@@ -185,10 +185,8 @@ void RunEmulated(CpuContext& context, const MatMulArgs& args) {
     float* const a_panel = scratch + thread * kPanelFloats;
     float* const b_panel = a_panel + kPanelRows * kPanelDepth;
     float* const c_panel = b_panel + kPanelCols * kPanelDepth;
-    const Block<float> c =
-        in_place ? PartOf<float>(args.c, block) : Block<float>{c_panel, block.cols};
-    if (args.accumulate && !in_place)
-      Widen(block.rows, block.cols, PartOf<const BFloat16>(args.c, block), c);
+    const Block<float> c = in_place ? PartOf<float>(args.c, block) : Block<float>{c_panel, block.cols};
+    if (args.accumulate && !in_place) Widen(block.rows, block.cols, PartOf<const BFloat16>(args.c, block), c);
     for (int64_t l = 0; l < k; l += kPanelDepth) {
       const int64_t depth = std::min(kPanelDepth, k - l);
       WidenPanel(a, block.row, l, block.rows, depth, a_panel);
@@ -207,8 +205,7 @@ void RunEmulated(CpuContext& context, const MatMulArgs& args) {
                .ldc = std::max(c.stride, block.cols)});
     }
     if (!args.bias.empty()) AddBias(block.rows, block.cols, args.bias.as<const float>() + block.col, c);
-    if (!in_place)
-      Narrow(block.rows, block.cols, {c.data, c.stride}, PartOf<BFloat16>(args.c, block));
+    if (!in_place) Narrow(block.rows, block.cols, {c.data, c.stride}, PartOf<BFloat16>(args.c, block));
     RunEpilogue(args, block);
   });
 }

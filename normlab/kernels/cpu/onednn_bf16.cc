@@ -56,7 +56,8 @@ class Layout {
   dnnl_memory_desc_t md_;
 };
 
-// A primitive takes its number of threads from OpenMP's setting when it is described.
+// oneDNN takes its number of threads from OpenMP's setting, some implementations when a primitive is described
+// and some when it runs.
 class OneThread {
  public:
   OneThread() : saved_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -94,9 +95,8 @@ class Bf16Products::Product {
 
     const auto* const bias_or_none = g.bias != nullptr ? bias.get() : nullptr;
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl_status_t status =
-        dnnl_matmul_primitive_desc_create(&description_, TheEngine().engine, a.get(), b.get(), bias_or_none,
-                                          c.get(), attributes);
+    const dnnl_status_t status = dnnl_matmul_primitive_desc_create(
+        &description_, TheEngine().engine, a.get(), b.get(), bias_or_none, c.get(), attributes);
 #else
     dnnl_matmul_desc_t matmul;
     Check(dnnl_matmul_desc_init(&matmul, a.get(), b.get(), bias_or_none, c.get()), g);
@@ -135,6 +135,7 @@ class Bf16Products::Product {
   size_t scratch_bytes() const { return scratch_bytes_; }
 
   void Run(const Bf16Gemm& g, int thread, void* scratch) const {
+    const OneThread one;
     const Slot& slot = slots_[static_cast<size_t>(thread)];
     const void* const addresses[] = {g.a, g.b, g.c, scratch, g.bias};
     for (int i = 0; i < slot.count; ++i)
@@ -159,10 +160,10 @@ class Bf16Products::Product {
   std::vector<Slot> slots_;
 };
 
-bool HasNativeBf16Products() { 
+bool HasNativeBf16Products() {
   constexpr int kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // a set of bits, one for each extension
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
- }
+}
 
 Bf16Products::Bf16Products(int threads) : threads_(threads) {}
 Bf16Products::~Bf16Products() = default;

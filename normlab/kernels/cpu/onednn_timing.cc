@@ -35,52 +35,58 @@ void Check(dnnl_status_t status) {
   if (status != dnnl_success) throw std::runtime_error("oneDNN failed");
 }
 
-// The matmul primitive with b in the layout that it likes best; nothing where oneDNN has none.
-class PackedProduct {
+enum class Form { kPlain, kTransposed, kPacked };
+
+// The matmul primitive, with b plain, stored transposed, or in the layout that oneDNN likes best; Error where
+// oneDNN has none. `b` holds k * n elements; a packed one is the product's own.
+class LibraryProduct {
  public:
-  PackedProduct(int64_t m, int64_t n, int64_t k, float* a, float* c) {
+  LibraryProduct(DType dtype, int64_t m, int64_t n, int64_t k, Form form, void* a, void* b, void* c) {
     const dnnl_dims_t a_dims = {m, k}, b_dims = {k, n}, c_dims = {m, n};
+    const dnnl_data_type_t type = dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32;
+    const dnnl_format_tag_t b_tag = form == Form::kPlain        ? dnnl_ab
+                                    : form == Form::kTransposed ? dnnl_ba
+                                                                : dnnl_format_tag_any;
     Check(dnnl_engine_create(&engine_, dnnl_cpu, 0));
     Check(dnnl_stream_create(&stream_, engine_, dnnl_stream_default_flags));
 #if DNNL_VERSION_MAJOR >= 3
     dnnl_memory_desc_t a_md, b_md, c_md;
-    Check(dnnl_memory_desc_create_with_tag(&a_md, 2, a_dims, dnnl_f32, dnnl_ab));
-    Check(dnnl_memory_desc_create_with_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_format_tag_any));
-    Check(dnnl_memory_desc_create_with_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
+    Check(dnnl_memory_desc_create_with_tag(&a_md, 2, a_dims, type, dnnl_ab));
+    Check(dnnl_memory_desc_create_with_tag(&b_md, 2, b_dims, type, b_tag));
+    Check(dnnl_memory_desc_create_with_tag(&c_md, 2, c_dims, type, dnnl_ab));
     Check(dnnl_matmul_primitive_desc_create(&description_, engine_, a_md, b_md, nullptr, c_md, nullptr));
-    const const_dnnl_memory_desc_t packed =
+    const const_dnnl_memory_desc_t chosen =
         dnnl_primitive_desc_query_md(description_, dnnl_query_weights_md, 0);
-    b_ = AlignedMemory(dnnl_memory_desc_get_size(packed));
+    TakeB(dnnl_memory_desc_get_size(chosen), form, b);
     Check(dnnl_memory_create(&memory_[0], a_md, engine_, a));
-    Check(dnnl_memory_create(&memory_[1], packed, engine_, b_.data()));
+    Check(dnnl_memory_create(&memory_[1], chosen, engine_, b_address_));
     Check(dnnl_memory_create(&memory_[2], c_md, engine_, c));
     for (dnnl_memory_desc_t md : {a_md, b_md, c_md}) dnnl_memory_desc_destroy(md);
 #else
     dnnl_memory_desc_t a_md, b_md, c_md;
-    Check(dnnl_memory_desc_init_by_tag(&a_md, 2, a_dims, dnnl_f32, dnnl_ab));
-    Check(dnnl_memory_desc_init_by_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_format_tag_any));
-    Check(dnnl_memory_desc_init_by_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
+    Check(dnnl_memory_desc_init_by_tag(&a_md, 2, a_dims, type, dnnl_ab));
+    Check(dnnl_memory_desc_init_by_tag(&b_md, 2, b_dims, type, b_tag));
+    Check(dnnl_memory_desc_init_by_tag(&c_md, 2, c_dims, type, dnnl_ab));
     dnnl_matmul_desc_t matmul;
     Check(dnnl_matmul_desc_init(&matmul, &a_md, &b_md, nullptr, &c_md));
     Check(dnnl_primitive_desc_create(&description_, &matmul, nullptr, engine_, nullptr));
-    const dnnl_memory_desc_t* packed = dnnl_primitive_desc_query_md(description_, dnnl_query_weights_md, 0);
-    b_ = AlignedMemory(dnnl_memory_desc_get_size(packed));
+    const dnnl_memory_desc_t* chosen = dnnl_primitive_desc_query_md(description_, dnnl_query_weights_md, 0);
+    TakeB(dnnl_memory_desc_get_size(chosen), form, b);
     Check(dnnl_memory_create(&memory_[0], &a_md, engine_, a));
-    Check(dnnl_memory_create(&memory_[1], packed, engine_, b_.data()));
+    Check(dnnl_memory_create(&memory_[1], chosen, engine_, b_address_));
     Check(dnnl_memory_create(&memory_[2], &c_md, engine_, c));
 #endif
-    std::fill_n(static_cast<float*>(b_.data()), b_.bytes() / sizeof(float), 0.5f);
     Check(dnnl_primitive_create(&primitive_, description_));
   }
-  ~PackedProduct() {
+  ~LibraryProduct() {
     dnnl_primitive_destroy(primitive_);
     dnnl_primitive_desc_destroy(description_);
     for (dnnl_memory_t memory : memory_) dnnl_memory_destroy(memory);
     dnnl_stream_destroy(stream_);
     dnnl_engine_destroy(engine_);
   }
-  PackedProduct(const PackedProduct&) = delete;
-  PackedProduct& operator=(const PackedProduct&) = delete;
+  LibraryProduct(const LibraryProduct&) = delete;
+  LibraryProduct& operator=(const LibraryProduct&) = delete;
 
   void Run() {
     const dnnl_exec_arg_t args[] = {
@@ -90,51 +96,64 @@ class PackedProduct {
   }
 
  private:
+  void TakeB(size_t bytes, Form form, void* given) {
+    b_address_ = given;
+    if (form != Form::kPacked) return;
+    packed_ = AlignedMemory(bytes);
+    b_address_ = packed_.data();
+    // Halves, or as bf16 the same number twice.
+    std::fill_n(static_cast<uint32_t*>(b_address_), bytes / sizeof(uint32_t), 0x3f003f00u);
+  }
+
   dnnl_engine_t engine_ = nullptr;
   dnnl_stream_t stream_ = nullptr;
   dnnl_primitive_desc_t description_ = nullptr;
   dnnl_primitive_t primitive_ = nullptr;
   dnnl_memory_t memory_[3] = {};
-  AlignedMemory b_;
+  AlignedMemory packed_;
+  void* b_address_ = nullptr;
 };
 
 }  // namespace
 
 double FastestProductSeconds(const ProductShape& shape, int threads) {
-  const auto [m, n, k, one_of_many] = shape;
-  AlignedMemory a_memory(static_cast<size_t>(m * k) * sizeof(float));
-  AlignedMemory b_memory(static_cast<size_t>(k * n) * sizeof(float));
-  AlignedMemory c_memory(static_cast<size_t>(m * n) * sizeof(float));
-  float* const a = static_cast<float*>(a_memory.data());
-  float* const b = static_cast<float*>(b_memory.data());
-  float* const c = static_cast<float*>(c_memory.data());
-  std::fill_n(a, m * k, 0.5f);
-  std::fill_n(b, k * n, 0.25f);
+  const auto [m, n, k, one_of_many, dtype] = shape;
+  const auto elements = [dtype = dtype](int64_t rows, int64_t cols) {
+    AlignedMemory memory(static_cast<size_t>(rows * cols) * SizeOf(dtype));
+    std::fill_n(static_cast<uint16_t*>(memory.data()), memory.bytes() / sizeof(uint16_t), uint16_t{0x3f00});
+    return memory;
+  };
+  const AlignedMemory a = elements(m, k), b = elements(k, n), c = elements(m, n);
 
   double best = 1e300;
-  for (const bool transpose_a : {false, true}) {
-    for (const bool transpose_b : {false, true}) {
-      const Gemm gemm{.transpose_a = transpose_a,
-                      .transpose_b = transpose_b,
-                      .m = m,
-                      .n = n,
-                      .k = k,
-                      .a = a,
-                      .lda = transpose_a ? m : k,
-                      .b = b,
-                      .ldb = transpose_b ? k : n,
-                      .c = c,
-                      .ldc = n};
-      best = std::min(best, MinSeconds([&] { RunGemmThreaded(gemm, threads); }));
+  if (dtype == DType::kF32) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        const Gemm gemm{.transpose_a = transpose_a,
+                        .transpose_b = transpose_b,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .a = static_cast<const float*>(a.data()),
+                        .lda = transpose_a ? m : k,
+                        .b = static_cast<const float*>(b.data()),
+                        .ldb = transpose_b ? k : n,
+                        .c = static_cast<float*>(c.data()),
+                        .ldc = n};
+        best = std::min(best, MinSeconds([&] { RunGemmThreaded(gemm, threads); }));
+      }
     }
   }
   const int saved = omp_get_max_threads();
   omp_set_num_threads(threads);
-  try {
-    PackedProduct packed(m, n, k, a, c);
-    best = std::min(best, MinSeconds([&] { packed.Run(); }));
-  } catch (const std::runtime_error&) {
-    // No such primitive here: the other forms stand.
+  for (const Form form : {Form::kPlain, Form::kTransposed, Form::kPacked}) {
+    if (dtype == DType::kF32 && form != Form::kPacked) continue;  // sgemm has those
+    try {
+      LibraryProduct product(dtype, m, n, k, form, a.data(), b.data(), c.data());
+      best = std::min(best, MinSeconds([&] { product.Run(); }));
+    } catch (const std::runtime_error&) {
+      // No such primitive here: the other forms stand.
+    }
   }
   omp_set_num_threads(saved);
   return best;

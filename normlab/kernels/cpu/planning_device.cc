@@ -69,8 +69,9 @@ class CpuPlanningDevice final : public PlanningDevice {
 
   // Both operands, the second once more in packed form, and the product.
   std::optional<double> FastestProductSeconds(const ProductShape& shape) override {
-    const int64_t floats = shape.m * shape.k + 2 * shape.k * shape.n + shape.m * shape.n;
-    timing_ = std::max(timing_, static_cast<size_t>(floats) * sizeof(float));
+    const int64_t elements = shape.m * shape.k + 2 * shape.k * shape.n + shape.m * shape.n;
+    const DType type = cpu::HasNativeBf16Products() ? shape.operands : DType::kF32;
+    timing_ = std::max(timing_, static_cast<size_t>(elements) * SizeOf(type));
     return 0.0;
   }
 

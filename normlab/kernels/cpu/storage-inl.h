@@ -48,7 +48,6 @@ HWY_INLINE void StoreFloats(hn::Vec<D> value, D, BFloat16* to) {
   hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, &to->bits);
 }
 
-
 inline float ToFloat(float value) { return value; }
 inline float ToFloat(BFloat16 value) { return value.ToFloat(); }
 

@@ -47,7 +47,9 @@ TEST(PlanMemory, IsThePeakOfTheRealDevice) {
   for (const TrainConfig& config :
        {Config({}), Config({"tie_weights=true", "qkv_bias=true"}), Config({"micro_batch=2"}),
         Config({"final_norm=false", "norm_position=post"}), Config({"window=13", "batch=5"}),
-        Config({"vocab_size=50257", "batch=2"}), Config({"n_heads=48", "emb_dim=48"})})
+        Config({"vocab_size=50257", "batch=2"}), Config({"n_heads=48", "emb_dim=48"}), Config({"dtype=bf16"}),
+        Config({"dtype=bf16", "norm_position=post", "tie_weights=true"}),
+        Config({"dtype=bf16", "residual_dtype=bf16", "vocab_size=50257", "batch=2"})})
     for (const int threads : {1, 3}) {
       const MemoryPlan plan = PlanMemory(config, {.threads = threads});
       EXPECT_TRUE(plan.exact);
@@ -59,10 +61,12 @@ TEST(PlanMemory, IsThePeakOfTheRealDevice) {
 // Every norm, as kernels/planning_device_test.cc has it for the operations alone.
 TEST(PlanMemory, KnowsTheScratchOfEveryNorm) {
   for (const std::string& norm : test::NormTypesThatRun(*MakeCpuDevice({.threads = 1})))
-    for (const int threads : {1, 4}) {
-      const TrainConfig config = Config({("norm_type=" + norm).c_str()});
-      EXPECT_EQ(PlanMemory(config, {.threads = threads}).device_bytes(), RealPeak(config, threads)) << norm;
-    }
+    for (const int threads : {1, 4})
+      for (const char* dtype : {"dtype=f32", "dtype=bf16"}) {
+        const TrainConfig config = Config({("norm_type=" + norm).c_str(), dtype});
+        EXPECT_EQ(PlanMemory(config, {.threads = threads}).device_bytes(), RealPeak(config, threads))
+            << norm << " " << dtype;
+      }
 }
 
 TEST(PlanMemory, CountsWhatStandsBesideTheDevice) {

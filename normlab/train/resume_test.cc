@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -81,15 +82,28 @@ struct Stop {
   int64_t step, micro_batches;
 };
 
-// T-01
-TEST(Resume, GivesTheBitsOfAnUninterruptedRun) {
-  Part straight;
+// T-01, for any storage of the activations.
+class Resume : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, Resume,
+                         ::testing::Values("dtype=f32", "dtype=bf16", "dtype=bf16 residual_dtype=bf16"));
+
+TrainConfig Stored(const std::string& settings) {
+  TrainConfig config = Config();
+  std::istringstream words(settings);
+  for (std::string setting; words >> setting;) Set(config, setting);
+  return config;
+}
+
+TEST_P(Resume, GivesTheBitsOfAnUninterruptedRun) {
+  const TrainConfig config = Stored(GetParam());
+  Part straight(2, config);
   straight.To(20);
   // Between steps; inside one; where an epoch ends; and inside the first step.
   for (const Stop stop : {Stop{10, 0}, Stop{10, 2}, Stop{7, 3}, Stop{8, 0}, Stop{0, 1}}) {
     const TempFolder run;
     WriteFileAtomic(run / "metrics.jsonl", "");
-    Part first;
+    Part first(2, config);
     first.To(stop.step);
     if (stop.micro_batches > 0) {
       const auto there = [&] { return first.trainer.position().micro_batches == stop.micro_batches; };
@@ -97,7 +111,7 @@ TEST(Resume, GivesTheBitsOfAnUninterruptedRun) {
     }
     SaveCheckpoint(run.path(), first.trainer, {}, 1);
 
-    Part second(/*threads=*/3);
+    Part second(/*threads=*/3, config);
     const fs::path checkpoint = *LatestCheckpoint(run.path());
     second.trainer.WarmUp();
     RestoreCheckpoint(checkpoint, ReadCheckpointState(checkpoint), second.trainer);
@@ -110,7 +124,7 @@ TEST(Resume, GivesTheBitsOfAnUninterruptedRun) {
 }
 
 // T-02
-TEST(Resume, DrawsTheBatchesThatWouldHaveComeAndTestsOnTheSameText) {
+TEST(ResumedRun, DrawsTheBatchesThatWouldHaveComeAndTestsOnTheSameText) {
   Part straight;
   straight.To(20);
   const std::vector<int64_t> all = straight.tokens->starts;
@@ -163,7 +177,7 @@ void ExpectSameRun(const fs::path& a, const RunRecord& record_a, const fs::path&
 }
 
 // T-01: a run as a folder, stopped twice: after a step, and before its test.
-TEST(Resume, ARunThatWasStoppedEndsLikeOneThatWasNot) {
+TEST(ResumedRun, ARunThatWasStoppedEndsLikeOneThatWasNot) {
   const TempFolder straight, stopped;
   const RunRecord want =
       RunTraining(Config(), SmallText(), {.folder = straight.path(), .measure_bound = false});
@@ -198,7 +212,7 @@ TEST(Resume, ARunThatWasStoppedEndsLikeOneThatWasNot) {
 }
 
 // T-01: inside the accumulation window of a step.
-TEST(Resume, EveryCheckpointBetweenMicroBatchesLeadsToTheSameEnd) {
+TEST(ResumedRun, EveryCheckpointBetweenMicroBatchesLeadsToTheSameEnd) {
   const TempFolder straight;
   const TrainConfig config = Config({"steps=3"});
   const RunRecord want = RunTraining(config, SmallText(),
@@ -216,7 +230,7 @@ TEST(Resume, EveryCheckpointBetweenMicroBatchesLeadsToTheSameEnd) {
   }
 }
 
-TEST(Resume, CheckpointsComeAtTheStepsAskedForAndTheLastOnesStay) {
+TEST(ResumedRun, CheckpointsComeAtTheStepsAskedForAndTheLastOnesStay) {
   const TempFolder run;
   std::vector<std::string> seen;
   RunOptions options{.folder = run.path(),
@@ -235,7 +249,7 @@ TEST(Resume, CheckpointsComeAtTheStepsAskedForAndTheLastOnesStay) {
 }
 
 // C-08: the limit on the size of files stands for a full disk.
-TEST(Resume, AFullDiskCostsACheckpointAndNotTheRun) {
+TEST(ResumedRun, AFullDiskCostsACheckpointAndNotTheRun) {
   const TempFolder run;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -267,7 +281,7 @@ TEST(Resume, AFullDiskCostsACheckpointAndNotTheRun) {
   EXPECT_EQ(entries, 2u);  // of steps 4 and 8
 }
 
-TEST(Resume, ADamagedCheckpointIsRefusedBeforeAnythingIsWritten) {
+TEST(ResumedRun, ADamagedCheckpointIsRefusedBeforeAnythingIsWritten) {
   const TempFolder run;
   RunOptions options{.folder = run.path(),
                      .checkpoints = {.every_steps = 5, .keep_after_end = true},
@@ -302,7 +316,7 @@ bool AllFinite(const fs::path& file) {
 }
 
 // T-11, T-13: the rate grows until the loss is no number; the update that would follow is not made.
-TEST(Resume, ADivergedRunLeavesItsLastGoodWeights) {
+TEST(ResumedRun, ADivergedRunLeavesItsLastGoodWeights) {
   const TempFolder run;
   const TrainConfig config =
       Config({"norm_type=no_norm", "learning_rate=1e6", "grad_clip=0", "warmup_fraction=0", "steps=50"});
@@ -325,7 +339,7 @@ TEST(Resume, ADivergedRunLeavesItsLastGoodWeights) {
 }
 
 // T-13: weights that are spoilt at step 30 are never saved; the finite ones of step 20 stay.
-TEST(Resume, SpoiltWeightsNeverReplaceGoodOnes) {
+TEST(ResumedRun, SpoiltWeightsNeverReplaceGoodOnes) {
   const TempFolder run;
   const Trainer* trainer = nullptr;
   std::string notes;

@@ -174,8 +174,7 @@ std::optional<fs::path> LatestCheckpoint(const fs::path& run,
   return list.complete.back();
 }
 
-void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record, int64_t keep) {
-  NL_CHECK(keep >= 1);
+void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record) {
   CheckpointState state{.position = trainer.position(), .record = record};
   const fs::path folder = CheckpointsOf(run);
   CreateDirectories(folder);
@@ -198,16 +197,27 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
   state.files[kMetrics] = CopyLines(run / kMetrics, checkpoint.temporary() / kMetrics, state.position.step);
   WriteCheckpointState(checkpoint.temporary(), state);
   checkpoint.Commit();
+}
 
-  std::vector<fs::path> earlier;
-  for (const fs::path& other : ListCheckpoints(run).complete) {
-    const auto position = PositionOf(other);
-    if (position > PositionOf(folder / CheckpointName(state.position)))
-      RemoveFolder(other);
+void PruneCheckpoints(const fs::path& run, const TrainPosition& latest, int64_t keep) {
+  NL_CHECK(keep >= 1);
+  const std::pair<int64_t, int64_t> last(latest.step, latest.micro_batches);
+  std::vector<fs::path> kept;
+  for (const fs::path& checkpoint : ListCheckpoints(run).complete) {
+    if (PositionOf(checkpoint) > last)
+      RemoveFolder(checkpoint);
     else
-      earlier.push_back(other);
+      kept.push_back(checkpoint);
   }
-  for (size_t i = 0; i + static_cast<size_t>(keep) < earlier.size(); ++i) RemoveFolder(earlier[i]);
+  for (size_t i = 0; i + static_cast<size_t>(keep) < kept.size(); ++i) RemoveFolder(kept[i]);
+}
+
+void RemoveCheckpoints(const fs::path& run) {
+  const CheckpointList list = ListCheckpoints(run);
+  // One by one: of a link, only the link itself would go with the folder.
+  for (const auto* checkpoints : {&list.complete, &list.incomplete})
+    for (const fs::path& checkpoint : *checkpoints) RemoveFolder(checkpoint);
+  RemoveFolder(CheckpointsOf(run));
 }
 
 void WriteCheckpointState(const fs::path& checkpoint, const CheckpointState& state) {

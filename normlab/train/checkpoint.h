@@ -51,11 +51,17 @@ CheckpointList ListCheckpoints(const std::filesystem::path& run);
 std::optional<std::filesystem::path> LatestCheckpoint(
     const std::filesystem::path& run, const std::function<void(const std::string&)>& note = {});
 
-// Writes a checkpoint of the trainer; then removes all but the last `keep`, those of later steps (left when a
-// run went on from an earlier one) and what killed writers left. Where it throws, those that were there are
-// still there. Weights that are not finite are refused.
-void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record,
-                    int64_t keep);
+// Writes a checkpoint of the trainer, and removes what killed writers left. Where it throws, those that were
+// there are still there. Weights that are not finite are refused.
+void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record);
+
+// Removes what the checkpoint of `latest` makes useless: all but the last `keep`, itself counted, and those
+// of later steps (left when a run went on from an earlier one).
+void PruneCheckpoints(const std::filesystem::path& run, const TrainPosition& latest, int64_t keep);
+
+// Removes every checkpoint, and the folder that holds them; where that is a link, the link and the
+// checkpoints that it leads to.
+void RemoveCheckpoints(const std::filesystem::path& run);
 
 // state.json alone, its checksum checked.
 CheckpointState ReadCheckpointState(const std::filesystem::path& checkpoint);

@@ -95,7 +95,7 @@ TEST(Resume, GivesTheBitsOfAnUninterruptedRun) {
       const auto there = [&] { return first.trainer.position().micro_batches == stop.micro_batches; };
       ASSERT_FALSE(first.trainer.StepOrPause(there).has_value());
     }
-    SaveCheckpoint(run.path(), first.trainer, {}, 1);
+    SaveCheckpoint(run.path(), first.trainer, {});
 
     Part second(/*threads=*/3);
     const fs::path checkpoint = *LatestCheckpoint(run.path());
@@ -125,7 +125,7 @@ TEST(Resume, DrawsTheBatchesThatWouldHaveComeAndTestsOnTheSameText) {
   Part first;
   first.To(10);
   EXPECT_EQ(first.tokens->starts, before);
-  SaveCheckpoint(run.path(), first.trainer, {}, 1);
+  SaveCheckpoint(run.path(), first.trainer, {});
   const fs::path checkpoint = *LatestCheckpoint(run.path());
   for (int time = 0; time < 2; ++time) {  // twice from the same checkpoint
     Part second;

@@ -141,7 +141,7 @@ class Run {
     }
     TakeMemory();
     WriteRecord();
-    RemoveCheckpoints();
+    CleanUp();
     return record_;
   }
 
@@ -285,27 +285,36 @@ class Run {
     RunRecord record = record_;           // a run that goes on from here has neither ended nor diverged
     record.status = RunStatus::kRunning;
     record.divergence.reset();
-    try {
-      SaveCheckpoint(options_.folder, trainer_, record, options_.checkpoints.keep);
+    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step),
+                             [&] { SaveCheckpoint(options_.folder, trainer_, record); });
+    if (saved) {
       saved_ = position;
-    } catch (const Error& error) {
-      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
-    } catch (const std::filesystem::filesystem_error& error) {
-      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
+      TryTo("an older checkpoint stays",
+            [&] { PruneCheckpoints(options_.folder, position, options_.checkpoints.keep); });
     }
     saved_at_s_ = Now();
   }
 
-  void RemoveCheckpoints() {
+  // Does what a run can do without. Where it fails, `consequence` and the reason are told.
+  template <class Act>
+  bool TryTo(const std::string& consequence, const Act& act) const {
+    try {
+      act();
+      return true;
+    } catch (const Error& error) {
+      Note(fmt::format("{}: {}", consequence, error.what()));
+    } catch (const std::filesystem::filesystem_error& error) {
+      Note(fmt::format("{}: {}", consequence, error.what()));
+    }
+    return false;
+  }
+
+  void CleanUp() {
     const bool done = record_.status == RunStatus::kDone;
     const bool diverged = record_.status == RunStatus::kDiverged;
     if (options_.folder.empty() || !(done || (diverged && !options_.save_model))) return;
     if (options_.checkpoints.keep_after_end) return;
-    try {
-      RemoveFolder(CheckpointsOf(options_.folder));
-    } catch (const Error& error) {
-      Note(error.what());  // the result is safe
-    }
+    TryTo("checkpoints stay", [&] { RemoveCheckpoints(options_.folder); });  // the result is safe
   }
 
   void SaveModel() {

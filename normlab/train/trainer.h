@@ -68,7 +68,10 @@ class Trainer {
   // moments (flat, laid out as the weights) and, inside a step, the gradients. Whoever has put these into
   // device memory tells the position with MoveTo.
   const TrainPosition& position() const { return position_; }
-  void MoveTo(const TrainPosition& position) { position_ = position; }
+  void MoveTo(const TrainPosition& position) {
+    position_ = position;
+    bounded_steps_ = -1;  // bound_ was of the weights before
+  }
   Device& device() const { return device_; }
   const View& first_moments() const { return m_; }
   const View& second_moments() const { return v_; }

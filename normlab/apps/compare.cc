@@ -23,7 +23,6 @@
 #include "normlab/study/export.h"
 #include "normlab/study/runner.h"
 #include "normlab/study/text_table.h"
-#include "normlab/train/checkpoint.h"
 
 namespace normlab::apps {
 namespace {
@@ -207,16 +206,16 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
   StudyProgress latest;
   const auto note = [&](const std::string& text) { progress.Message("normlab: note: " + text); };
   const CellRunner runner = [&](const CellRun& run) {
-    const auto checkpoint = LatestCheckpoint(run.folder, note);
-    if (checkpoint)
+    if (run.resume_from)
       progress.Message(fmt::format("cell {}/{} {}, seed {}: goes on from {}", latest.cell, latest.cells,
-                                   Printable(latest.variant), latest.seed, checkpoint->filename().string()));
+                                   Printable(latest.variant), latest.seed,
+                                   run.resume_from->filename().string()));
     return RunTraining(run.config, tokens,
                        {.folder = run.folder,
                         .threads = threads,
                         .save_model = arguments.save_models,
                         .checkpoints = checkpoints,
-                        .resume_from = checkpoint,
+                        .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
                         .on_progress = run.on_progress,
                         .on_note = note,
@@ -261,13 +260,13 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   StudyRequest request = MakeRequest(arguments, *tokens, std::move(grid), *device);
   NoteSameCode(request);
   const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
-  const auto check_memory = [&] { return CheckMemoryOf(request.grid, *tokens, threads, available); };
-  // Before anything is written; but results can be looked at where there is no memory for a run.
-  if (!IsFinishedStudy(arguments.run.out)) check_memory();
-  Study study(arguments.run.out, request);
+  // Only where something is to run: results can be looked at where there is no memory for it.
+  std::pair<std::string, MemoryPlan> memory;
+  Study study(arguments.run.out, request,
+              [&] { memory = CheckMemoryOf(request.grid, *tokens, threads, available); });
 
   if (study.ToRun() > 0) {
-    const auto [largest, plan] = check_memory();
+    const auto& [largest, plan] = memory;
     environment.progress.write(Banner(
         study, *tokens, fmt::format("{} ({}, the largest variant)", MemorySentence(plan, available), largest),
         arguments.run.out));

@@ -148,7 +148,14 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
     text += Line("test loss", fmt::format("{:.4f} nats over {}", *record.test_loss,
                                           Counted(record.test_block_losses.size(), "held-out window")));
   text += Line("memory", fmt::format("{} at the most", FormatBytes(static_cast<double>(record.peak_bytes))));
-  return text + Line("written", Printable(folder.string()) + ": run.json, metrics.jsonl, model.safetensors");
+  std::string written;
+  for (const char* name : {"run.json", "metrics.jsonl", "model.safetensors"})
+    if (fs::exists(folder / name)) written += (written.empty() ? "" : ", ") + std::string(name);
+  return text + Line("written", Printable(folder.string()) + ": " + written);
+}
+
+bool HasEnded(const RunRecord& record) {
+  return record.status == RunStatus::kDone || record.status == RunStatus::kDiverged;
 }
 
 // The cells of a study are locked and compared as one: nothing but `compare` runs in them.
@@ -173,7 +180,7 @@ void RequireFree(const fs::path& folder) {
   if (KindOf(folder / "study.json") != PathKind::kNothing)
     Fail("\"{}\" holds a study of `normlab compare`; choose another --out for a run", folder.string());
   if (const auto record = ReadRunRecord(folder)) {
-    if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
+    if (HasEnded(*record))
       Fail("\"{}\" holds a finished run ({}); choose another --out, or delete the folder to run it again",
            folder.string(), Name(record->status));
     const CheckpointList list = ListCheckpoints(folder);
@@ -234,6 +241,9 @@ int Outcome(const TrainArguments& arguments, const RunRecord& record) {
   if (arguments.run.json) Print(DumpJson(ToJson(record), 2) + "\n");
   if (record.status == RunStatus::kDiverged) FailDiverged(record, folder);
   if (!arguments.run.json) Print(Summary(record, folder));
+  if (!record.error.empty())  // its weights could not be saved, and no checkpoint is left to do it from
+    Fail("the run in \"{}\" is done, but left no weights: {}; to have them, run it again with another --out",
+         folder.string(), record.error);
   return kExitGood;
 }
 
@@ -259,13 +269,15 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const auto find = [&](const std::function<void(const std::string&)>& note) {
     if (arguments.resuming) resumed = FindResumption(folder, arguments.checkpoint, note);
   };
-  find({});
-  if (resumed &&
-      (resumed->record.status == RunStatus::kDone || resumed->record.status == RunStatus::kDiverged)) {
+  // What a run that has ended has to say; nothing where it has not. Such a run is shown and never written.
+  const auto shown_if_ended = [&]() -> std::optional<int> {
+    if (!resumed || !HasEnded(resumed->record)) return std::nullopt;
     PrintNote(fmt::format("the run in \"{}\" has ended ({}): there is nothing to resume", folder.string(),
                           Name(resumed->record.status)));
     return Outcome(arguments, resumed->record);
-  }
+  };
+  find({});
+  if (const auto code = shown_if_ended()) return *code;
   RequireNoCell(folder);
   if (arguments.run.data.empty() && !resumed)
     throw UsageError("--data is required; see `normlab train --help`");
@@ -288,6 +300,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   CreateDirectories(folder);
   const FolderLock lock(folder);
   find(PrintNote);  // again: another start may have ended in between
+  if (const auto code = shown_if_ended()) return *code;
   if (!resumed) RequireFree(folder);
   if (resumed) options.resume_from = resumed->checkpoint;
   if (resumed && !resumed->checkpoint) options.initial_weights = ResumedWeights(resumed->record);

@@ -82,6 +82,10 @@ void TakeRecord(Cell& cell, RunRecord record) {
         cell.status = CellStatus::kDiverged;
         cell.reason = "the test loss is not finite";
       }
+      if (!record.error.empty()) {  // its weights, which were asked for, could not be saved: it runs again
+        cell.status = CellStatus::kFailed;
+        cell.reason = record.error;
+      }
       break;
     case RunStatus::kDiverged:
       cell.status = CellStatus::kDiverged;
@@ -110,24 +114,13 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
     const fs::path run =
         folder / CellFolder(plan.variants[place.variant].variant.name, plan.seeds[place.seed]);
     if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
-    if (!IsFinished(cell.status))
-      if (const auto checkpoint = LatestCheckpoint(run))
-        cell.resumable = ReadCheckpointState(*checkpoint).record;
+    if (!IsFinished(cell.status)) {
+      cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
+      if (cell.resume_from) cell.resumable = ReadCheckpointState(*cell.resume_from).record;
+    }
     cells.push_back(std::move(cell));
   }
   return cells;
-}
-
-bool IsFinishedStudy(const fs::path& folder) {
-  try {
-    const fs::path path = folder / "study.json";
-    if (KindOf(path) == PathKind::kNothing) return false;
-    const Json json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
-    return std::ranges::all_of(ReadCells(folder, StudyPlanFromJson(json, path.string())),
-                               [](const Cell& cell) { return IsFinished(cell.status); });
-  } catch (const Error&) {
-    return false;  // whoever opens the study says what is wrong
-  }
 }
 
 std::string MajorMinor(std::string_view build) {

@@ -71,6 +71,16 @@ TEST(FolderTest, ATestLossThatIsNotFiniteCountsAsDiverged) {
   EXPECT_EQ(cell.status, CellStatus::kDiverged);
 }
 
+// Asked for with --save-models: what could not be written is made by running again, as the program says.
+TEST(FolderTest, ACellWithoutItsWeightsHasFailed) {
+  RunRecord record = FakeRecord({}, 3);
+  record.error = "cannot write model.safetensors";
+  Cell cell;
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kFailed);
+  EXPECT_EQ(cell.reason, record.error);
+}
+
 TEST(FolderTest, MajorMinorOfABuild) {
   EXPECT_EQ(MajorMinor("normlab 0.1.0, GNU 12.2.0, Release"), "normlab 0.1");
   EXPECT_EQ(MajorMinor("normlab 12.34.5"), "normlab 12.34");

@@ -40,14 +40,19 @@ bool AnyFinished(const std::vector<Cell>& cells) {
 
 }  // namespace
 
-Study::Study(fs::path folder, const StudyRequest& request)
+Study::Study(fs::path folder, const StudyRequest& request, const std::function<void()>& before_writing)
     : folder_(std::move(folder)), plan_(MakePlan(request)), machine_(request.machine) {
+  const fs::path path = folder_ / "study.json";
   RequireStudyOrNew(folder_);
+  bool asked = !before_writing;
+  const auto ask = [&] {
+    if (!std::exchange(asked, true)) before_writing();
+  };
+  if (KindOf(path) == PathKind::kNothing) ask();  // all of a new study is to run
   CreateDirectories(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
   RequireStudyOrNew(folder_);  // again: another start may have ended in between
 
-  const fs::path path = folder_ / "study.json";
   const std::string name = folder_.string();
   bool is_new = true;
   if (KindOf(path) != PathKind::kNothing) {
@@ -65,6 +70,8 @@ Study::Study(fs::path folder, const StudyRequest& request)
     if (!IsFinished(cells_[i].status)) waiting_.push_back(i);
   for (const Cell& cell : cells_)
     RequireComparable(cell, plan_, waiting_.empty() ? nullptr : &machine_, name);
+
+  if (!waiting_.empty()) ask();
 
   RemoveTemporaries(folder_);
   if (is_new) WriteFileAtomic(path, DumpJson(ToJson(plan_), 2) + "\n");
@@ -99,8 +106,8 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
       callbacks.on_progress(progress);
     };
     report({.steps = plan_.variants[cell.variant].variant.config.steps});
-    RunCell(cell, runner, report, stop);
-    if (IsFinished(cell.status) && !cell.resumable) remaining.Add(cell.variant, now() - start);
+    RunCell(cell, runner, report, callbacks, stop);
+    if (IsFinished(cell.status) && !cell.resume_from) remaining.Add(cell.variant, now() - start);
     if (callbacks.on_cell_end) callbacks.on_cell_end(cell, plan_);
     try {
       WriteResults();
@@ -113,20 +120,24 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
 }
 
 void Study::RunCell(Cell& cell, const CellRunner& runner,
-                    const std::function<void(const RunProgress&)>& report, const std::atomic<bool>* stop) {
+                    const std::function<void(const RunProgress&)>& report, const StudyCallbacks& callbacks,
+                    const std::atomic<bool>* stop) {
   const PlannedVariant& planned = plan_.variants[cell.variant];
   const uint64_t seed = plan_.seeds[cell.seed];
   CellRun run{.config = CellConfig(planned.variant, seed),
               .folder = folder_ / CellFolder(planned.variant.name, seed),
+              .resume_from = cell.resume_from,
               .on_progress = report,
               .stop = stop};
   run.products_bound_s = KnownBound(run.config);
+  if (callbacks.on_note)
+    for (const std::string& note : cell.notes) callbacks.on_note(note);
   cell.record.reset();
   try {
     CreateDirectories(run.folder);
     RemoveTemporaries(run.folder);
     // Of an attempt that did not finish, only what it can go on with stays.
-    if (!cell.resumable)
+    if (!cell.resume_from)
       for (const char* file : kRunFiles) fs::remove(run.folder / file);
     TakeRecord(cell, runner(run));
   } catch (const std::bad_alloc&) {

@@ -155,7 +155,8 @@ TEST_F(RunnerTest, WhatACutOffCellGoesOnWithStays) {
   EXPECT_EQ(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.failed, 1u);
   int seen = 0;
   cells_.before = [&](const CellRun& run) {
-    seen += fs::exists(run.folder / "metrics.jsonl") && LatestCheckpoint(run.folder).has_value();
+    seen += fs::exists(run.folder / "metrics.jsonl") && run.resume_from &&
+            run.resume_from == LatestCheckpoint(run.folder);
   };
   EXPECT_TRUE(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.complete());
   EXPECT_EQ(seen, 1);
@@ -262,6 +263,26 @@ TEST_F(RunnerTest, RefusesOtherDataBuildIsaAndNorms) {
                  {"rmsnorm", "norm implementation fused", "generic"});
   EXPECT_EQ(changed([](StudyRequest& r) { r.machine.threads = 7; }), "");
   EXPECT_EQ(changed([](StudyRequest& r) { r.machine.build = "normlab 0.1.9, clang"; }), "");
+}
+
+TEST_F(RunnerTest, WhatIsToRunMayBeRefusedAndNothingIsWritten) {
+  int asked = 0;
+  const auto open = [&](const StudyRequest& request) {
+    const Study study(Out(), request, [&] {
+      ++asked;
+      throw Error("no room");
+    });
+  };
+  EXPECT_THROW(open(FakeRequest("layernorm,rmsnorm", {1})), Error);
+  EXPECT_FALSE(fs::exists(Out()));
+  Start(FakeRequest("layernorm,rmsnorm", {1}));
+  const std::string before = ReadFile(Out() / "study.json");
+  EXPECT_NO_THROW(open(FakeRequest("layernorm,rmsnorm", {1})));  // nothing is to run
+  EXPECT_EQ(asked, 1);
+  EXPECT_THROW(open(FakeRequest("layernorm,rmsnorm", {1, 2})), Error);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(ReadFile(Out() / "study.json"), before);
+  EXPECT_NO_THROW(open(FakeRequest("layernorm,rmsnorm", {1})));  // and it was not extended
 }
 
 TEST_F(RunnerTest, AFinishedStudyIsShownOnAnyMachine) {

@@ -154,10 +154,7 @@ std::optional<double> Study::KnownBound(const TrainConfig& config) const {
   for (const Cell& cell : cells_) {
     if (!cell.record || !cell.record->products_bound_s || !SameProducts(cell.record->config, wanted))
       continue;
-    const Machine& there = cell.record->machine;
-    if (there.cpu == machine_.cpu && there.isa == machine_.isa && there.threads == machine_.threads &&
-        there.onednn == machine_.onednn)
-      return cell.record->products_bound_s;
+    if (SameSpeed(cell.record->machine, machine_)) return cell.record->products_bound_s;
   }
   return std::nullopt;
 }

@@ -391,9 +391,17 @@ TEST_F(RunnerTest, TheBoundOnProductsIsMeasuredOnceForEqualShapes) {
     record.products_bound_s = 0.5;
     return Leave(run, record);
   };
-  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
-  study.Run(runner, {});
+  {
+    Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
+    study.Run(runner, {});
+  }
   EXPECT_EQ(known, (std::vector<bool>{false, true, true, true}));
+  StudyRequest request = FakeRequest("layernorm,rmsnorm", {1, 2, 3});
+  request.machine.wait_policy = "passive";  // another speed, so another bound
+  Study study(Out(), request);
+  study.Run(runner, {});
+  EXPECT_EQ(known.size(), 6u);
+  EXPECT_FALSE(known[4]);
 }
 
 TEST_F(RunnerTest, ARecordThatCannotBeReadIsNamed) {

@@ -325,6 +325,11 @@ std::vector<std::string> RequireMatch(const fs::path& checkpoint, const Checkpoi
   compare("processor", then.machine.cpu, now.machine.cpu);
   compare("build", then.machine.build, now.machine.build);
   compare("oneDNN", then.machine.onednn, now.machine.onednn);
+  if (!then.machine.wait_policy.empty() && then.machine.wait_policy != now.machine.wait_policy)
+    notes.push_back(fmt::format(
+        "the run began with the wait policy \"{}\" of OpenMP and goes on with \"{}\": the speed of its "
+        "two parts differs, and its times say little",
+        then.machine.wait_policy, now.machine.wait_policy));
   return notes;
 }
 

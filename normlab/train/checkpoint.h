@@ -73,7 +73,7 @@ void VerifyCheckpoint(const std::filesystem::path& checkpoint, const CheckpointS
 
 // Checks that a run as `now` describes it would go on with the same bits: configuration, data, instruction
 // set, norm implementation. Throws Error with the key and both values. Returns what may differ and has been
-// seen to change bits all the same (processor, build, oneDNN), as notes.
+// seen to change bits all the same (processor, build, oneDNN) or speed (wait policy), as notes.
 std::vector<std::string> RequireMatch(const std::filesystem::path& checkpoint, const CheckpointState& state,
                                       const RunRecord& now);
 

@@ -308,6 +308,11 @@ TEST(Checkpoint, AnotherRunIsRefusedByKeyAndNothingIsTaken) {
   EXPECT_TRUE(RequireMatch(checkpoint, state, now).empty());
   now.machine.cpu = "another";
   EXPECT_EQ(RequireMatch(checkpoint, state, now).size(), 1u);
+  now = place.record;
+  now.machine.wait_policy = "spin 7";
+  const std::vector<std::string> notes = RequireMatch(checkpoint, state, now);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_SAYS(notes[0], {"wait policy", "spin 7", "times"});
 }
 
 // A foreign file behind a state that says nothing of it: the tensors themselves are looked at.

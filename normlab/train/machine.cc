@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include "normlab/base/isa.h"
 #include "normlab/base/threads.h"
@@ -33,7 +34,15 @@ Machine DescribeMachine(const Device& device) {
           .onednn = CpuLibraryVersion(),
           .build = NORMLAB_BUILD,
           .device = std::string(device.name()),
-          .thread_runtime = ThreadRuntime()};
+          .thread_runtime = ThreadRuntime(),
+          .wait_policy = ThreadWaitPolicy()};
+}
+
+bool SameSpeed(const Machine& a, const Machine& b) {
+  const auto speed = [](const Machine& machine) {
+    return std::tie(machine.cpu, machine.isa, machine.threads, machine.onednn, machine.wait_policy);
+  };
+  return speed(a) == speed(b);
 }
 
 Json ToJson(const Machine& machine) {
@@ -45,6 +54,7 @@ Json ToJson(const Machine& machine) {
           {"build", machine.build},
           {"device", machine.device},
           {"thread_runtime", machine.thread_runtime},
+          {"wait_policy", machine.wait_policy},
           {"flush_denormals", machine.flush_denormals}};
 }
 
@@ -57,6 +67,7 @@ Machine MachineFromJson(const Json& json) {
           .build = json.value("build", ""),
           .device = json.value("device", ""),
           .thread_runtime = json.value("thread_runtime", ""),
+          .wait_policy = json.value("wait_policy", ""),
           .flush_denormals = json.value("flush_denormals", true)};
 }
 

@@ -12,12 +12,13 @@ import program
 
 class Train(program.Case):
     def test_a_run_is_described_trained_and_kept(self):
-        done = self.good(*self.train("--norm", "pytorch_rmsnorm"))
+        done = self.good(*self.train("--norm", "pytorch_rmsnorm"), OMP_WAIT_POLICY="PASSIVE")
         for part in ("fused_rmsnorm", "sqrt(mean(x^2) + eps)", "computed by: fused", "unused", "epochs", "decay",
                      "test loss"):
             self.assertIn(part, done.stdout)
         record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
         self.assertEqual(record["status"], "done")
+        self.assertEqual(record["machine"]["wait_policy"], "passive")
         self.assertEqual(record["config"]["norm_type"], "fused_rmsnorm")
         self.assertEqual(len((self.folder / "run/metrics.jsonl").read_text(encoding="ascii").splitlines()), 4)
         self.assertTrue((self.folder / "run/model.safetensors").exists())

@@ -83,17 +83,8 @@ std::string NormOptions(const NormSpec& spec, int64_t width) {
 
 // An option that was set for nothing is said, since nothing else in the output would tell.
 void NoteUnusedNormOptions(const TrainConfig& config) {
-  const Json asked = ToJson(config), runs = ToJson(WithoutUnusedNormOptions(config));
-  const bool without_gain = InfoOf(config.model.Norm().kind).has_gain && !config.model.norm_gain;
-  for (const auto& [key, value] : asked.items()) {
-    if (value == runs.at(key)) continue;
-    const bool of_gain = key == "norm_weight_offset" || key == "norm_cast";
-    PrintNote(fmt::format("{} = {} changes nothing: {} does not use it{}", key, DumpJson(value),
-                          config.model.norm_type,
-                          of_gain && without_gain ? " without its gain"
-                          : key == "norm_cast"    ? " in fp32"
-                                                  : ""));
-  }
+  for (const UnusedOption& option : UnusedNormOptions(config))
+    PrintNote(fmt::format("{} = {} changes nothing: {}", option.key, DumpJson(option.value), option.reason));
 }
 
 std::string Banner(const Trainer& trainer, const Machine& machine, const std::string& memory) {

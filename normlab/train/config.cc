@@ -201,18 +201,42 @@ TrainConfig PresetConfig(std::string_view name) {
   Fail("unknown preset {}", UnknownName(name, names));
 }
 
-TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
-  const GptConfig defaults;
-  GptConfig& model = config.model;
+std::vector<UnusedOption> UnusedNormOptions(const TrainConfig& config) {
+  const GptConfig& model = config.model;
   const NormInfo& info = InfoOf(model.Norm().kind);
   const bool gains = info.has_gain && model.norm_gain;
-  if (!info.uses_eps) model.norm_eps = defaults.norm_eps;
-  if (!info.has_gain) model.norm_gain = defaults.norm_gain;
-  if (!info.has_bias) model.norm_bias = defaults.norm_bias;
-  if (!info.uses_fraction) model.norm_fraction = defaults.norm_fraction;
-  if (!info.has_alpha) model.norm_alpha_init = defaults.norm_alpha_init;
-  if (!gains) model.norm_weight_offset = defaults.norm_weight_offset;
-  if (!gains || config.residual_dtype == "f32") model.norm_cast = defaults.norm_cast;
+  const char* const without_gain = info.has_gain ? " without its gain" : "";
+  const struct {
+    const char* key;
+    bool used;
+    const char* when = "";  // it is not used, where that depends on other keys
+  } options[] = {
+      {"norm_eps", info.uses_eps},
+      {"norm_gain", info.has_gain},
+      {"norm_bias", info.has_bias},
+      {"norm_fraction", info.uses_fraction},
+      {"norm_alpha_init", info.has_alpha},
+      {"norm_weight_offset", gains, without_gain},
+      {"norm_cast", gains && config.residual_dtype != "f32", gains ? " in fp32" : without_gain},
+  };
+  const TrainConfig defaults;
+  std::vector<UnusedOption> unused;
+  for (const auto& option : options) {
+    const ConfigKey<TrainConfig>& key = FindKey(TrainConfigKeys(), option.key);
+    if (option.used || key.get_as_given(config) == key.get_as_given(defaults)) continue;
+    unused.push_back({.key = option.key,
+                      .value = key.get(config),
+                      .reason = fmt::format("{} does not use it{}", model.norm_type, option.when)});
+  }
+  return unused;
+}
+
+TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
+  const TrainConfig defaults;
+  for (const UnusedOption& option : UnusedNormOptions(config)) {
+    const ConfigKey<TrainConfig>& key = FindKey(TrainConfigKeys(), option.key);
+    key.set(config, key.get_as_given(defaults));
+  }
   return config;
 }
 

@@ -214,6 +214,22 @@ TEST(TrainConfig, OptionsThatANormDoesNotReadAreTakenOut) {
   EXPECT_EQ(kept("rmsnorm"), "norm_eps norm_weight_offset ");  // norm_cast: in fp32 both are the same
 }
 
+TEST(TrainConfig, OptionsThatANormDoesNotReadAreNamedWithTheReason) {
+  TrainConfig config;
+  EXPECT_TRUE(UnusedNormOptions(config).empty());
+  config.model.norm_type = "dyt";
+  config.model.norm_gain = false;
+  config.model.norm_eps = 0.1;
+  config.model.norm_weight_offset = 1;
+  const std::vector<UnusedOption> unused = UnusedNormOptions(config);
+  ASSERT_EQ(unused.size(), 2u);
+  EXPECT_EQ(unused[0].key, "norm_eps");
+  EXPECT_EQ(unused[0].value, 0.1);
+  EXPECT_EQ(unused[0].reason, "dyt does not use it");
+  EXPECT_EQ(unused[1].key, "norm_weight_offset");
+  EXPECT_EQ(unused[1].reason, "dyt does not use it without its gain");
+}
+
 TEST(TrainConfig, EveryKeyRefusesAValueOfAnotherType) {
   for (const ConfigKey<TrainConfig>& key : TrainConfigKeys()) {
     TrainConfig config;

@@ -1,15 +1,12 @@
 // normlab compare: variants x seeds as a folder of cells, then the table with intervals and verdicts.
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/chrono.h>
 
 #include "normlab/apps/busy.h"
 #include "normlab/apps/checkpoint_options.h"
@@ -18,11 +15,11 @@
 #include "normlab/apps/progress_line.h"
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/norms/norm_type.h"
 #include "normlab/study/export.h"
 #include "normlab/study/runner.h"
-#include "normlab/study/text_table.h"
 
 namespace normlab::apps {
 namespace {
@@ -94,11 +91,6 @@ std::optional<std::vector<uint64_t>> SeedsAsked(const CompareArguments& argument
   const int64_t count = WholeNumber("--seeds", *arguments.seeds, 1, kMostSeeds);
   for (int64_t seed = 1; seed <= count; ++seed) seeds.push_back(static_cast<uint64_t>(seed));
   return seeds;
-}
-
-std::string UtcNow() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 // The name that a variant has for a user's baseline: aliases and unsaid forms are understood.
@@ -175,10 +167,10 @@ std::string Banner(const Study& study, const TokenSource& tokens, const std::str
                                            .held_out_fraction = config.held_out_fraction,
                                            .held_out_windows = config.held_out_windows});
   std::string text = Summarize(tokens, split, config.batch, config.steps).ToString() + "\n";
-  text += Wrap(fmt::format("{}, {}, {} ({}); results in {}", study.machine().cpu, study.machine().isa,
-                           Counted(static_cast<size_t>(study.machine().threads), "thread"),
-                           study.machine().thread_runtime, Printable(out)),
-               80, "machine   ", "          ");
+  text += Wrap(
+      fmt::format("{}, {}, {} ({}); results in {}", study.machine().cpu, study.machine().isa,
+                  Counted(study.machine().threads, "thread"), study.machine().thread_runtime, Printable(out)),
+      80, "machine   ", "          ");
   text += Wrap(memory, 80, "memory    ", "          ");
   text += fmt::format("cells     {} x {}: {} to run, {} finished\n", Counted(plan.variants.size(), "variant"),
                       Counted(plan.seeds.size(), "seed"), study.ToRun(), plan.cells() - study.ToRun());

@@ -8,9 +8,9 @@
 #include "normlab/apps/command.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/text.h"
 #include "normlab/base/threads.h"
 #include "normlab/data/windows.h"
-#include "normlab/study/text_table.h"
 
 namespace normlab::apps {
 namespace {

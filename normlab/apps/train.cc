@@ -15,11 +15,12 @@
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/folder_lock.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
-#include "normlab/study/folder.h"
-#include "normlab/study/text_table.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab::apps {
 namespace {
@@ -96,9 +97,8 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
   std::string text = Line(
       "model", fmt::format("{} parameters, {} of them in norms; vocabulary {}, width {}, {}, {}, context {}",
                            FormatCount(parameters.count()), FormatCount(parameters.norm_count()),
-                           FormatCount(model.vocab_size), model.emb_dim,
-                           Counted(static_cast<size_t>(model.n_layers), "layer"),
-                           Counted(static_cast<size_t>(model.n_heads), "head"), model.context_length));
+                           FormatCount(model.vocab_size), model.emb_dim, Counted(model.n_layers, "layer"),
+                           Counted(model.n_heads, "head"), model.context_length));
   text += Line("norm",
                fmt::format("{}: {}{}; {}, {}; computed by: {}", model.norm_type, norm.formula,
                            NormOptions(model.Norm(), model.emb_dim),
@@ -115,23 +115,21 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
            fmt::format("{:g} on {}: matrices and embeddings; none on {}: gains, biases and other 1-D tensors",
                        config.weight_decay, DecayGroup(parameters, true), DecayGroup(parameters, false)));
   text += Line("rate", fmt::format("up to {:g} in {}, then a cosine down to {:g}", config.learning_rate,
-                                   Counted(static_cast<size_t>(config.WarmupSteps()), "step"),
-                                   config.MinLearningRate()));
-  text += Line("machine", fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
-                                      Counted(static_cast<size_t>(machine.threads), "thread"),
-                                      machine.thread_runtime, machine.onednn));
+                                   Counted(config.WarmupSteps(), "step"), config.MinLearningRate()));
+  text += Line("machine",
+               fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
+                           Counted(machine.threads, "thread"), machine.thread_runtime, machine.onednn));
   return text + Line("memory", memory);
 }
 
 std::string Summary(const RunRecord& record, const fs::path& folder) {
   std::string text =
-      Line("trained",
-           fmt::format("{} in {}: {} tokens/s{}", Counted(static_cast<size_t>(record.steps_done), "step"),
-                       FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
-                       record.products_share
-                           ? fmt::format("; matrix products alone would take {:.0f}% of the time",
-                                         100 * *record.products_share)
-                           : ""));
+      Line("trained", fmt::format("{} in {}: {} tokens/s{}", Counted(record.steps_done, "step"),
+                                  FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
+                                  record.products_share
+                                      ? fmt::format("; matrix products alone would take {:.0f}% of the time",
+                                                    100 * *record.products_share)
+                                      : ""));
   if (record.train_loss)
     text += Line("loss", fmt::format("{:.4f} nats in training, mean of the last tenth of the steps",
                                      *record.train_loss));
@@ -140,7 +138,7 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
                                           Counted(record.test_block_losses.size(), "held-out window")));
   text += Line("memory", fmt::format("{} at the most", FormatBytes(static_cast<double>(record.peak_bytes))));
   std::string written;
-  for (const char* name : {"run.json", "metrics.jsonl", "model.safetensors"})
+  for (const char* name : {kRecordFile, kMetricsFile, kModelFile})
     if (fs::exists(folder / name)) written += (written.empty() ? "" : ", ") + std::string(name);
   return text + Line("written", Printable(folder.string()) + ": " + written);
 }
@@ -223,7 +221,7 @@ std::string Interrupted(const RunRecord& record, const TrainConfig& config, cons
       list.complete.empty()
           ? ""
           : fmt::format(", the last good weights in \"{}\" (--init-weights starts from them)",
-                        (list.complete.back() / "model.safetensors").string()));
+                        (list.complete.back() / kModelFile).string()));
 }
 
 // What a run that has ended has to say.

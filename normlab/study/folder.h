@@ -58,21 +58,6 @@ void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* m
 // "normlab 0.1" of "normlab 0.1.0, GNU 12.2.0, Release".
 std::string MajorMinor(std::string_view build);
 
-// One process at a time in a folder, by flock(2) on a hidden file in it, which stays. The lock goes with the
-// process, however it ends. Throws Error that names the process that holds it.
-class FolderLock {
- public:
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
-  static constexpr std::string_view kFileName = ".lock";
-
- private:
-  int descriptor_ = -1;
-};
-
 // Throws Error where `folder` holds something that is not a study: a run, or other files.
 void RequireStudyOrNew(const std::filesystem::path& folder);
 

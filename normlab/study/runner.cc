@@ -9,13 +9,12 @@
 #include "normlab/base/files.h"
 #include "normlab/study/export.h"
 #include "normlab/study/remaining.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kRunFiles[] = {"run.json", "metrics.jsonl", "model.safetensors"};
 
 double SteadyNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -138,7 +137,7 @@ void Study::RunCell(Cell& cell, const CellRunner& runner,
     RemoveTemporaries(run.folder);
     // Of an attempt that did not finish, only what it can go on with stays.
     if (!cell.resume_from)
-      for (const char* file : kRunFiles) fs::remove(run.folder / file);
+      for (const char* file : {kRecordFile, kMetricsFile, kModelFile}) fs::remove(run.folder / file);
     TakeRecord(cell, runner(run));
   } catch (const std::bad_alloc&) {
     cell.status = CellStatus::kFailed;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "normlab/base/folder_lock.h"
 #include "normlab/study/comparison.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"

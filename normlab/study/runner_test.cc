@@ -162,6 +162,21 @@ TEST_F(RunnerTest, WhatACutOffCellGoesOnWithStays) {
   EXPECT_EQ(seen, 1);
 }
 
+TEST_F(RunnerTest, ACheckpointThatIsPassedOverIsTold) {
+  cells_.before = [&](const CellRun& run) {
+    CutOff(run);
+    CreateDirectories(CheckpointsOf(run.folder) / CheckpointName({.step = 9}));  // empty
+    throw Error("cut off");
+  };
+  Start(FakeRequest("layernorm,rmsnorm", {1}));
+  cells_.before = {};
+  std::vector<std::string> notes;
+  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1}));
+  study.Run(cells_.Runner(), {.on_note = [&](const std::string& note) { notes.push_back(note); }});
+  ASSERT_EQ(notes.size(), 2u);  // of each cell
+  ExpectContains(notes[0], {"layernorm", "step-00000009", "no complete checkpoint", "step-00000005"});
+}
+
 TEST_F(RunnerTest, ACutOffCellOfAnotherStudyIsRefusedAndNothingIsWritten) {
   cells_.before = [&](const CellRun& run) {
     if (run.config.model.norm_type == "layernorm") CutOff(run);

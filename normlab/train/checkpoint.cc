@@ -15,10 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kState = "state.json";
-constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kGradients = "gradients.safetensors";
-constexpr const char* kMetrics = "metrics.jsonl";
 
 // Takes `prefix` and the number after it from the front of `text`.
 std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view prefix) {
@@ -115,22 +113,20 @@ std::vector<FlatTensors> Moments(const Trainer& trainer) {
 // What a folder of another kind lacks to be a checkpoint.
 std::string Lacks(const fs::path& checkpoint) {
   std::string names;
-  for (const char* name : {kModel, kOptimizer, kState})
+  for (const char* name : {kModelFile, kOptimizer, kState})
     if (!fs::exists(checkpoint / name)) names += (names.empty() ? "" : ", ") + std::string(name);
   std::string text =
       fmt::format("\"{}\" is no complete checkpoint: it has no {}", checkpoint.string(), names);
-  if (fs::exists(checkpoint / kModel))
+  if (fs::exists(checkpoint / kModelFile))
     text += fmt::format(
         "; weights alone cannot go on as if nothing had happened, but a new run can start from them with a "
         "fresh "
         "optimizer: --init-weights {} and another --out",
-        (checkpoint / kModel).string());
+        (checkpoint / kModelFile).string());
   return text;
 }
 
 }  // namespace
-
-fs::path CheckpointsOf(const fs::path& run) { return run / "checkpoints"; }
 
 std::string CheckpointName(const TrainPosition& position) {
   std::string name = fmt::format("step-{:08}", position.step);
@@ -190,11 +186,12 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
         WriteTensorFile(checkpoint.temporary() / name, trainer.device(), trainer.model().parameters(),
                         tensors, trainer.device().compute_dtype(), non_finite, metadata);
   };
-  write(kModel, {{"", trainer.model().weights()}}, NonFinite::kRefused);
+  write(kModelFile, {{"", trainer.model().weights()}}, NonFinite::kRefused);
   write(kOptimizer, Moments(trainer), NonFinite::kAllowed);
   if (state.position.micro_batches > 0)
     write(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);
-  state.files[kMetrics] = CopyLines(run / kMetrics, checkpoint.temporary() / kMetrics, state.position.step);
+  state.files[kMetricsFile] =
+      CopyLines(run / kMetricsFile, checkpoint.temporary() / kMetricsFile, state.position.step);
   WriteCheckpointState(checkpoint.temporary(), state);
   checkpoint.Commit();
 }
@@ -257,7 +254,7 @@ CheckpointState ReadCheckpointState(const fs::path& checkpoint) {
 }
 
 void VerifyCheckpoint(const fs::path& checkpoint, const CheckpointState& state) {
-  for (const char* name : {kModel, kOptimizer, kMetrics, kGradients}) {
+  for (const char* name : {kModelFile, kOptimizer, kMetricsFile, kGradients}) {
     const bool needed = name != kGradients || state.position.micro_batches > 0;
     if (needed && !state.files.contains(name))
       Unusable(checkpoint, fmt::format("{} does not name {}", kState, name));
@@ -339,7 +336,7 @@ void RestoreCheckpoint(const fs::path& checkpoint, const CheckpointState& state,
                    trainer.device().compute_dtype(), non_finite);
   };
   try {
-    read(kModel, {{"", trainer.model().weights()}}, NonFinite::kRefused);
+    read(kModelFile, {{"", trainer.model().weights()}}, NonFinite::kRefused);
     read(kOptimizer, Moments(trainer), NonFinite::kAllowed);
     if (state.position.micro_batches > 0)
       read(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "normlab/base/files.h"
+#include "normlab/train/run_folder.h"
 #include "normlab/train/run_record.h"
 #include "normlab/train/trainer.h"
 
@@ -36,7 +37,6 @@ struct CheckpointState {
   std::map<std::string, FileStamp> files;
 };
 
-std::filesystem::path CheckpointsOf(const std::filesystem::path& run);  // RUN/checkpoints
 std::string CheckpointName(const TrainPosition& position);
 
 // The checkpoints of a run, earliest first. `incomplete` have no state.json: nobody's work here, since a

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "normlab/base/text.h"
+
 namespace normlab {
 namespace {
 
@@ -26,11 +28,7 @@ double Sum(std::span<const double> values) {
 }  // namespace
 
 std::string Divergence::ToString() const {
-  std::string text = fmt::format("{} became {} at step {}", what,
-                                 std::isnan(value) ? "nan"
-                                 : value < 0       ? "-inf"
-                                                   : "inf",
-                                 step + 1);
+  std::string text = fmt::format("{} became {} at step {}", what, NonFiniteText(value), step + 1);
   if (tensor) text += fmt::format("; first non-finite gradient: {}", *tensor);
   return text;
 }

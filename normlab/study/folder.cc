@@ -1,6 +1,5 @@
 #include "normlab/study/folder.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "normlab/base/error.h"

@@ -13,17 +13,22 @@ namespace {
 
 constexpr double kBusy = 0.25;  // CPUs
 
-// Seconds that all CPUs together spent in user, nice, system, irq and softirq (proc(5)).
 std::optional<double> BusySeconds() {
   std::ifstream file("/proc/stat");
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0;
-  if (!(file >> name >> user >> nice >> system >> idle >> wait >> irq >> softirq) || name != "cpu")
-    return std::nullopt;
-  return (user + nice + system + irq + softirq) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  const auto ticks = BusyTicks(file);
+  if (!ticks) return std::nullopt;
+  return *ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace
+
+std::optional<double> BusyTicks(std::istream& stat) {
+  std::string name;
+  double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0;
+  if (!(stat >> name >> user >> nice >> system >> idle >> wait >> irq >> softirq) || name != "cpu")
+    return std::nullopt;
+  return user + nice + system + irq + softirq;
+}
 
 std::optional<double> BusyCpus() {
   constexpr double kSeconds = 0.15;

@@ -1,15 +1,12 @@
 // normlab compare: variants x seeds as a folder of cells, then the table with intervals and verdicts.
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/chrono.h>
 
 #include "normlab/apps/busy.h"
 #include "normlab/apps/checkpoint_options.h"
@@ -18,12 +15,11 @@
 #include "normlab/apps/progress_line.h"
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/norms/norm_type.h"
 #include "normlab/study/export.h"
 #include "normlab/study/runner.h"
-#include "normlab/study/text_table.h"
-#include "normlab/train/checkpoint.h"
 
 namespace normlab::apps {
 namespace {
@@ -95,11 +91,6 @@ std::optional<std::vector<uint64_t>> SeedsAsked(const CompareArguments& argument
   const int64_t count = WholeNumber("--seeds", *arguments.seeds, 1, kMostSeeds);
   for (int64_t seed = 1; seed <= count; ++seed) seeds.push_back(static_cast<uint64_t>(seed));
   return seeds;
-}
-
-std::string UtcNow() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 // The name that a variant has for a user's baseline: aliases and unsaid forms are understood.
@@ -176,10 +167,10 @@ std::string Banner(const Study& study, const TokenSource& tokens, const std::str
                                            .held_out_fraction = config.held_out_fraction,
                                            .held_out_windows = config.held_out_windows});
   std::string text = Summarize(tokens, split, config.batch, config.steps).ToString() + "\n";
-  text += Wrap(fmt::format("{}, {}, {} ({}); results in {}", study.machine().cpu, study.machine().isa,
-                           Counted(static_cast<size_t>(study.machine().threads), "thread"),
-                           study.machine().thread_runtime, Printable(out)),
-               80, "machine   ", "          ");
+  text += Wrap(
+      fmt::format("{}, {}, {} ({}); results in {}", study.machine().cpu, study.machine().isa,
+                  Counted(study.machine().threads, "thread"), study.machine().thread_runtime, Printable(out)),
+      80, "machine   ", "          ");
   text += Wrap(memory, 80, "memory    ", "          ");
   text += fmt::format("cells     {} x {}: {} to run, {} finished\n", Counted(plan.variants.size(), "variant"),
                       Counted(plan.seeds.size(), "seed"), study.ToRun(), plan.cells() - study.ToRun());
@@ -207,16 +198,16 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
   StudyProgress latest;
   const auto note = [&](const std::string& text) { progress.Message("normlab: note: " + text); };
   const CellRunner runner = [&](const CellRun& run) {
-    const auto checkpoint = LatestCheckpoint(run.folder, note);
-    if (checkpoint)
+    if (run.resume_from)
       progress.Message(fmt::format("cell {}/{} {}, seed {}: goes on from {}", latest.cell, latest.cells,
-                                   Printable(latest.variant), latest.seed, checkpoint->filename().string()));
+                                   Printable(latest.variant), latest.seed,
+                                   run.resume_from->filename().string()));
     return RunTraining(run.config, tokens,
                        {.folder = run.folder,
                         .threads = threads,
                         .save_model = arguments.save_models,
                         .checkpoints = checkpoints,
-                        .resume_from = checkpoint,
+                        .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
                         .on_progress = run.on_progress,
                         .on_note = note,
@@ -261,13 +252,13 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   StudyRequest request = MakeRequest(arguments, *tokens, std::move(grid), *device);
   NoteSameCode(request);
   const auto available = MemoryForRuns(static_cast<uint64_t>(tokens->size()));
-  const auto check_memory = [&] { return CheckMemoryOf(request.grid, *tokens, threads, available); };
-  // Before anything is written; but results can be looked at where there is no memory for a run.
-  if (!IsFinishedStudy(arguments.run.out)) check_memory();
-  Study study(arguments.run.out, request);
+  // Only where something is to run: results can be looked at where there is no memory for it.
+  std::pair<std::string, MemoryPlan> memory;
+  Study study(arguments.run.out, request,
+              [&] { memory = CheckMemoryOf(request.grid, *tokens, threads, available); });
 
   if (study.ToRun() > 0) {
-    const auto [largest, plan] = check_memory();
+    const auto& [largest, plan] = memory;
     environment.progress.write(Banner(
         study, *tokens, fmt::format("{} ({}, the largest variant)", MemorySentence(plan, available), largest),
         arguments.run.out));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "normlab/base/nearest.h"
-#include "normlab/study/text_table.h"
+#include "normlab/base/text.h"
 
 namespace normlab::apps {
 namespace {

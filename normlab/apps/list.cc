@@ -13,12 +13,12 @@
 #include "normlab/base/json.h"
 #include "normlab/base/nearest.h"
 #include "normlab/base/progress.h"
+#include "normlab/base/text.h"
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/model/parameters.h"
 #include "normlab/norms/norm_list.h"
 #include "normlab/norms/norm_type.h"
-#include "normlab/study/text_table.h"
 #include "normlab/train/config.h"
 #include "normlab/train/machine.h"
 

@@ -17,8 +17,8 @@
 #include "normlab/apps/command.h"
 #include "normlab/apps/help.h"
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
-#include "normlab/study/text_table.h"
 #include "normlab/train/machine.h"
 
 namespace normlab::apps {

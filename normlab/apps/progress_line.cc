@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "normlab/base/progress.h"
-#include "normlab/study/text_table.h"
+#include "normlab/base/text.h"
 
 namespace normlab::apps {
 namespace {

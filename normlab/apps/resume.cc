@@ -4,8 +4,9 @@
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
-#include "normlab/study/folder.h"
+#include "normlab/base/folder_lock.h"
 #include "normlab/train/checkpoint.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab::apps {
 namespace {
@@ -82,12 +83,12 @@ std::optional<Resumption> FindResumption(const fs::path& folder, const std::stri
   if (const auto latest = LatestCheckpoint(folder, note)) return OfRun(folder, *latest, run);
   if (run) return Resumption{.record = *run, .checkpoint = std::nullopt};
   if (fs::exists(folder / FolderLock::kFileName)) return std::nullopt;
-  if (fs::exists(folder / "model.safetensors"))
+  if (fs::exists(folder / kModelFile))
     Fail(
         "\"{}\" holds weights but no run.json and no checkpoint: a run cannot go on without the optimizer's "
         "state; "
         "--init-weights {} and another --out start a new run from them, with a fresh optimizer",
-        folder.string(), (folder / "model.safetensors").string());
+        folder.string(), (folder / kModelFile).string());
   Fail("\"{}\" holds no run to go on with; check --out, or leave --resume out to start one", folder.string());
 }
 

@@ -8,9 +8,9 @@
 #include "normlab/apps/command.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/text.h"
 #include "normlab/base/threads.h"
 #include "normlab/data/windows.h"
-#include "normlab/study/text_table.h"
 
 namespace normlab::apps {
 namespace {
@@ -59,7 +59,9 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
       .add_option("--context", arguments.context, "tokens in a training sequence: short for --set window=N")
       ->type_name("N")
       ->group(what);
-  parser.add_option("--dtype", arguments.dtype, "f32; bf16 is not there yet")->type_name("TYPE")->group(what);
+  parser.add_option("--dtype", arguments.dtype, "f32 or bf16: what matrix products read")
+      ->type_name("TYPE")
+      ->group(what);
 
   const std::string how = "How it is run";
   parser.add_option("--out", arguments.out, out_description)->type_name("DIR")->required()->group(how);

@@ -15,11 +15,12 @@
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/folder_lock.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
-#include "normlab/study/folder.h"
-#include "normlab/study/text_table.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab::apps {
 namespace {
@@ -83,17 +84,8 @@ std::string NormOptions(const NormSpec& spec, int64_t width) {
 
 // An option that was set for nothing is said, since nothing else in the output would tell.
 void NoteUnusedNormOptions(const TrainConfig& config) {
-  const Json asked = ToJson(config), runs = ToJson(WithoutUnusedNormOptions(config));
-  const bool without_gain = InfoOf(config.model.Norm().kind).has_gain && !config.model.norm_gain;
-  for (const auto& [key, value] : asked.items()) {
-    if (value == runs.at(key)) continue;
-    const bool of_gain = key == "norm_weight_offset" || key == "norm_cast";
-    PrintNote(fmt::format("{} = {} changes nothing: {} does not use it{}", key, DumpJson(value),
-                          config.model.norm_type,
-                          of_gain && without_gain ? " without its gain"
-                          : key == "norm_cast"    ? " in fp32"
-                                                  : ""));
-  }
+  for (const UnusedOption& option : UnusedNormOptions(config))
+    PrintNote(fmt::format("{} = {} changes nothing: {}", option.key, DumpJson(option.value), option.reason));
 }
 
 std::string Banner(const Trainer& trainer, const Machine& machine, const std::string& memory) {
@@ -105,9 +97,8 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
   std::string text = Line(
       "model", fmt::format("{} parameters, {} of them in norms; vocabulary {}, width {}, {}, {}, context {}",
                            FormatCount(parameters.count()), FormatCount(parameters.norm_count()),
-                           FormatCount(model.vocab_size), model.emb_dim,
-                           Counted(static_cast<size_t>(model.n_layers), "layer"),
-                           Counted(static_cast<size_t>(model.n_heads), "head"), model.context_length));
+                           FormatCount(model.vocab_size), model.emb_dim, Counted(model.n_layers, "layer"),
+                           Counted(model.n_heads, "head"), model.context_length));
   text += Line("norm",
                fmt::format("{}: {}{}; {}, {}; computed by: {}", model.norm_type, norm.formula,
                            NormOptions(model.Norm(), model.emb_dim),
@@ -124,23 +115,29 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
            fmt::format("{:g} on {}: matrices and embeddings; none on {}: gains, biases and other 1-D tensors",
                        config.weight_decay, DecayGroup(parameters, true), DecayGroup(parameters, false)));
   text += Line("rate", fmt::format("up to {:g} in {}, then a cosine down to {:g}", config.learning_rate,
-                                   Counted(static_cast<size_t>(config.WarmupSteps()), "step"),
-                                   config.MinLearningRate()));
-  text += Line("machine", fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
-                                      Counted(static_cast<size_t>(machine.threads), "thread"),
-                                      machine.thread_runtime, machine.onednn));
+                                   Counted(config.WarmupSteps(), "step"), config.MinLearningRate()));
+  if (config.dtype == "bf16")
+    text +=
+        Line("types", fmt::format("matrix products of bf16 operands with fp32 sums, {}; residual stream {}; "
+                                  "weights, gradients and moments f32",
+                                  machine.bf16_products == "emulated"
+                                      ? "bf16 emulated: operands widened to fp32, panel by panel"
+                                      : "by " + machine.bf16_products,
+                                  config.residual_dtype));
+  text += Line("machine",
+               fmt::format("{}; {}, {} ({}), oneDNN {}", machine.cpu, machine.isa,
+                           Counted(machine.threads, "thread"), machine.thread_runtime, machine.onednn));
   return text + Line("memory", memory);
 }
 
 std::string Summary(const RunRecord& record, const fs::path& folder) {
   std::string text =
-      Line("trained",
-           fmt::format("{} in {}: {} tokens/s{}", Counted(static_cast<size_t>(record.steps_done), "step"),
-                       FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
-                       record.products_share
-                           ? fmt::format("; matrix products alone would take {:.0f}% of the time",
-                                         100 * *record.products_share)
-                           : ""));
+      Line("trained", fmt::format("{} in {}: {} tokens/s{}", Counted(record.steps_done, "step"),
+                                  FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
+                                  record.products_share
+                                      ? fmt::format("; matrix products alone would take {:.0f}% of the time",
+                                                    100 * *record.products_share)
+                                      : ""));
   if (record.train_loss)
     text += Line("loss", fmt::format("{:.4f} nats in training, mean of the last tenth of the steps",
                                      *record.train_loss));
@@ -148,7 +145,14 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
     text += Line("test loss", fmt::format("{:.4f} nats over {}", *record.test_loss,
                                           Counted(record.test_block_losses.size(), "held-out window")));
   text += Line("memory", fmt::format("{} at the most", FormatBytes(static_cast<double>(record.peak_bytes))));
-  return text + Line("written", Printable(folder.string()) + ": run.json, metrics.jsonl, model.safetensors");
+  std::string written;
+  for (const char* name : {kRecordFile, kMetricsFile, kModelFile})
+    if (fs::exists(folder / name)) written += (written.empty() ? "" : ", ") + std::string(name);
+  return text + Line("written", Printable(folder.string()) + ": " + written);
+}
+
+bool HasEnded(const RunRecord& record) {
+  return record.status == RunStatus::kDone || record.status == RunStatus::kDiverged;
 }
 
 // The cells of a study are locked and compared as one: nothing but `compare` runs in them.
@@ -173,7 +177,7 @@ void RequireFree(const fs::path& folder) {
   if (KindOf(folder / "study.json") != PathKind::kNothing)
     Fail("\"{}\" holds a study of `normlab compare`; choose another --out for a run", folder.string());
   if (const auto record = ReadRunRecord(folder)) {
-    if (record->status == RunStatus::kDone || record->status == RunStatus::kDiverged)
+    if (HasEnded(*record))
       Fail("\"{}\" holds a finished run ({}); choose another --out, or delete the folder to run it again",
            folder.string(), Name(record->status));
     const CheckpointList list = ListCheckpoints(folder);
@@ -225,7 +229,7 @@ std::string Interrupted(const RunRecord& record, const TrainConfig& config, cons
       list.complete.empty()
           ? ""
           : fmt::format(", the last good weights in \"{}\" (--init-weights starts from them)",
-                        (list.complete.back() / "model.safetensors").string()));
+                        (list.complete.back() / kModelFile).string()));
 }
 
 // What a run that has ended has to say.
@@ -234,6 +238,9 @@ int Outcome(const TrainArguments& arguments, const RunRecord& record) {
   if (arguments.run.json) Print(DumpJson(ToJson(record), 2) + "\n");
   if (record.status == RunStatus::kDiverged) FailDiverged(record, folder);
   if (!arguments.run.json) Print(Summary(record, folder));
+  if (!record.error.empty())  // its weights could not be saved, and no checkpoint is left to do it from
+    Fail("the run in \"{}\" is done, but left no weights: {}; to have them, run it again with another --out",
+         folder.string(), record.error);
   return kExitGood;
 }
 
@@ -259,13 +266,15 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   const auto find = [&](const std::function<void(const std::string&)>& note) {
     if (arguments.resuming) resumed = FindResumption(folder, arguments.checkpoint, note);
   };
-  find({});
-  if (resumed &&
-      (resumed->record.status == RunStatus::kDone || resumed->record.status == RunStatus::kDiverged)) {
+  // What a run that has ended has to say; nothing where it has not. Such a run is shown and never written.
+  const auto shown_if_ended = [&]() -> std::optional<int> {
+    if (!resumed || !HasEnded(resumed->record)) return std::nullopt;
     PrintNote(fmt::format("the run in \"{}\" has ended ({}): there is nothing to resume", folder.string(),
                           Name(resumed->record.status)));
     return Outcome(arguments, resumed->record);
-  }
+  };
+  find({});
+  if (const auto code = shown_if_ended()) return *code;
   RequireNoCell(folder);
   if (arguments.run.data.empty() && !resumed)
     throw UsageError("--data is required; see `normlab train --help`");
@@ -288,6 +297,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   CreateDirectories(folder);
   const FolderLock lock(folder);
   find(PrintNote);  // again: another start may have ended in between
+  if (const auto code = shown_if_ended()) return *code;
   if (!resumed) RequireFree(folder);
   if (resumed) options.resume_from = resumed->checkpoint;
   if (resumed && !resumed->checkpoint) options.initial_weights = ResumedWeights(resumed->record);

@@ -340,8 +340,4 @@ void LineFile::Append(std::string_view line) {
   }
 }
 
-void LineFile::Sync() {
-  if (calls_.fsync(descriptor_) != 0 && errno != EINVAL) FailOn("write", path_, errno);
-}
-
 }  // namespace normlab

@@ -108,7 +108,6 @@ class LineFile {
   LineFile& operator=(const LineFile&) = delete;
 
   void Append(std::string_view line);  // without its "\n"; holds none
-  void Sync();                         // to the disk, against loss of power
 
  private:
   std::filesystem::path path_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 
 namespace normlab {
 namespace {
@@ -24,15 +25,8 @@ std::string Position(std::string_view text, size_t byte) {
 // The bytes of a file that is no text go to no terminal, and a string without end fills no screen.
 std::string OneLine(std::string_view text) {
   constexpr size_t kLongest = 300;
-  std::string line;
-  for (const char c : text) {
-    if (line.size() >= kLongest) return line + "...";
-    if (c >= 0x20 && c < 0x7f)
-      line += c;
-    else
-      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return line;
+  const std::string line = Printable(text.substr(0, kLongest + 1), Shown::kAsciiOnly);
+  return line.size() > kLongest ? line.substr(0, kLongest) + "..." : line;
 }
 
 // What nlohmann says, without its "[json.exception...] parse error at line 1, column 2: ".
@@ -84,8 +78,7 @@ template Json ParseJson(std::string_view, std::string_view, JsonComments);
 template nlohmann::json ParseJson(std::string_view, std::string_view, JsonComments);
 
 Json ToJson(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (!std::isfinite(value)) return NonFiniteText(value);
   return value;
 }
 

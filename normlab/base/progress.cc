@@ -10,34 +10,14 @@
 
 #include <fmt/format.h>
 
+#include "normlab/base/text.h"
+
 namespace normlab {
 namespace {
 
 constexpr double kTerminalPeriod_s = 0.2;
 constexpr double kPipePeriod_s = 10;
 constexpr int kDefaultColumns = 80;
-
-bool StartsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
-
-size_t Characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), StartsCharacter));
-}
-
-// The first `count` characters of UTF-8 text.
-std::string_view Cut(std::string_view text, size_t count) {
-  size_t i = 0;
-  for (; i < text.size(); ++i)
-    if (StartsCharacter(text[i]) && count-- == 0) break;
-  return text.substr(0, i);
-}
-
-// One line without control characters: text from files (names of runs) must not move the cursor.
-std::string OneLine(std::string_view text) {
-  std::string line(text);
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return line;
-}
 
 }  // namespace
 
@@ -79,7 +59,7 @@ void Progress::Draw(std::string_view line) {
   }
   // The last column stays free: some terminals wrap as soon as it is filled.
   const size_t width = static_cast<size_t>(std::max(1, options_.columns() - 1));
-  const std::string_view cut = Cut(line, width);
+  const std::string_view cut = FirstCharacters(line, width);
   const size_t characters = Characters(cut);
   if (options_.ansi) {
     options_.write(fmt::format("\r{}\x1b[K", cut));
@@ -92,7 +72,7 @@ void Progress::Draw(std::string_view line) {
 }
 
 void Progress::Update(std::string_view line) {
-  latest_ = OneLine(line);
+  latest_ = Printable(line);
   drawn_ = false;
   const double now = options_.now_s();
   if (now < next_s_) return;
@@ -107,7 +87,7 @@ void Progress::Message(std::string_view line) {
     else
       options_.write(fmt::format("\r{}\r", std::string(open_width_, ' ')));
   }
-  options_.write(fmt::format("{}\n", OneLine(line)));
+  options_.write(fmt::format("{}\n", Printable(line)));
   if (open_) {
     open_width_ = 0;
     Draw(latest_);

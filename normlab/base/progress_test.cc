@@ -128,7 +128,7 @@ TEST(Progress, LetsNoControlCharacterThrough) {
   FakeTerminal fake;
   Progress progress(fake.Options(true, true));
   progress.Update("a\nb\x1b[2Jc");
-  EXPECT_EQ(fake.Take(), "\ra b [2Jc\x1b[K");
+  EXPECT_EQ(fake.Take(), "\ra\\nb\\x1b[2Jc\x1b[K");
 }
 
 TEST(ProgressOptionsFor, AFileIsNoTerminal) {

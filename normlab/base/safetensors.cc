@@ -16,6 +16,7 @@
 #include "normlab/base/hash.h"
 #include "normlab/base/json.h"
 #include "normlab/base/nearest.h"
+#include "normlab/base/text.h"
 
 namespace normlab {
 namespace {
@@ -60,8 +61,6 @@ std::optional<uint64_t> Count(std::span<const int64_t> shape) {
     if (__builtin_mul_overflow(count, static_cast<uint64_t>(extent), &count)) return std::nullopt;
   return count;
 }
-
-std::string ShapeText(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 template <class... Args>
 [[noreturn]] void Broken(const std::filesystem::path& path, fmt::format_string<Args...> format,

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -96,6 +98,19 @@ std::string ThreadRuntime() {
   void* const symbol = ::dlsym(RTLD_DEFAULT, "omp_get_max_threads");
   if (symbol == nullptr || ::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "OpenMP";
   return "OpenMP " + std::string(FileName(info.dli_fname));
+}
+
+std::string ThreadWaitPolicy() {
+  const auto setting = [](const char* name) {
+    const char* value = std::getenv(name);
+    std::string text = value == nullptr ? "" : value;
+    std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  if (const std::string count = setting("GOMP_SPINCOUNT"); !count.empty()) return "spin " + count;
+  const std::string policy = setting("OMP_WAIT_POLICY");
+  return policy == "active" || policy == "passive" ? policy : "default";
 }
 
 std::vector<std::string> LoadedThreadRuntimes() {

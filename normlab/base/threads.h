@@ -1,9 +1,10 @@
 #pragma once
-// The one way into threads. OpenMP is the pool; nothing else in normlab starts a thread or names OpenMP.
-// Work is cut into chunks by its shape alone, and a chunk's result never depends on who computes it, so
-// every thread count gives the same bits. Inside ParallelFor, every thread flushes denormals to zero (the
-// caller's setting is restored): models without a norm produce denormals, and arithmetic on them is so slow
-// that speed would measure that instead.
+// The one way in which kernels and models share work among threads. OpenMP is the pool; beside ParallelFor
+// only the files that talk to oneDNN use it, whose products run on the same pool. Work is cut into chunks by
+// its shape alone, and a chunk's result never depends on who computes it, so every thread count gives the
+// same bits. Inside ParallelFor, every thread flushes denormals to zero (the caller's setting is restored):
+// models without a norm produce denormals, and arithmetic on them is so slow that speed would measure that
+// instead.
 
 #include <cstdint>
 #include <functional>
@@ -37,6 +38,11 @@ uint64_t ThreadStackBytes();
 
 // The OpenMP runtime that runs our threads: "OpenMP libgomp.so.1".
 std::string ThreadRuntime();
+
+// What threads of that pool do while they wait, as the environment told the runtime when it was loaded:
+// "passive" (they sleep) or "active" (they spin) of OMP_WAIT_POLICY, "spin 1000" of GOMP_SPINCOUNT, "default"
+// (they spin for a while). Speed depends on it by factors.
+std::string ThreadWaitPolicy();
 
 // The OpenMP runtimes that are loaded, by the names of their files. Two in one process would each start a
 // thread per core.

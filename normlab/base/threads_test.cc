@@ -132,6 +132,24 @@ TEST(StartableThreads, StopsWhereTheSystemDoes) {
 #endif
 }
 
+TEST(ThreadWaitPolicy, IsWhatTheEnvironmentTellsTheRuntime) {
+  const auto policy = [](const char* wait, const char* spin) {
+    for (const auto& [name, value] :
+         {std::pair("OMP_WAIT_POLICY", wait), std::pair("GOMP_SPINCOUNT", spin)}) {
+      if (value == nullptr)
+        ::unsetenv(name);
+      else
+        ::setenv(name, value, 1);
+    }
+    return ThreadWaitPolicy();
+  };
+  EXPECT_EQ(policy(nullptr, nullptr), "default");
+  EXPECT_EQ(policy(" PASSIVE ", nullptr), "passive");
+  EXPECT_EQ(policy("Active", nullptr), "active");
+  EXPECT_EQ(policy("sleepy", nullptr), "default");
+  EXPECT_EQ(policy("passive", "1000"), "spin 1000");
+}
+
 // P-09: one runtime, and the one that is named is the one that is loaded.
 TEST(ThreadRuntime, IsTheOnlyOneLoaded) {
   ParallelFor(2, 2, [](int64_t, int) {});

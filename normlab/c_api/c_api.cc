@@ -30,6 +30,7 @@ using normlab::DType;
 using normlab::Error;
 using normlab::Fail;
 using normlab::InfoOf;
+using normlab::IsFloat;
 using normlab::NormBackwardArgs;
 using normlab::NormForwardArgs;
 using normlab::NormInfo;
@@ -233,11 +234,6 @@ int64_t SavedElements(const normlab_norm& norm, const char* function, int64_t ro
 
 // ---- Options.
 
-// What becomes infinite in fp32 would make every result NaN.
-bool IsFloat(double value) {
-  return std::fabs(value) <= static_cast<double>(std::numeric_limits<float>::max());
-}
-
 // The options that are numbers of the spec. One line here makes one known.
 struct NumberOption {
   const char* name;
@@ -275,8 +271,17 @@ void SetThreads(normlab_norm& norm, const char* function, double value) {
   if (!(value >= 0 && value <= kMaxThreads && value == std::floor(value)))
     Fail("{}: threads = {} is not allowed; it must be a whole number from 0 to {}", function, value,
          kMaxThreads);
-  const int threads = value == 0 ? normlab::DefaultThreads() : static_cast<int>(value);
-  if (threads != norm.device->threads()) norm.device = normlab::MakeCpuDevice({.threads = threads});
+  int threads = value == 0 ? normlab::DefaultThreads() : static_cast<int>(value);
+  if (threads == norm.device->threads()) return;
+  // OpenMP ends the process that cannot start the threads it is asked for.
+  const int startable = 1 + normlab::StartableThreads(threads - 1);
+  if (startable < threads && value != 0)
+    Fail(
+        "{}: threads = {}: the system lets this process start only {} (`ulimit -u`, `ulimit -v` or the "
+        "cgroup); ask for fewer or raise the limit",
+        function, threads, startable);
+  threads = std::min(threads, startable);
+  norm.device = normlab::MakeCpuDevice({.threads = threads});
 }
 
 }  // namespace

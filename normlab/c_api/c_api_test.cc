@@ -3,11 +3,13 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <set>
@@ -18,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "normlab/base/random.h"
+#include "normlab/base/threads.h"
 #include "normlab/c_api/normlab.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/host_view.h"
@@ -538,6 +541,32 @@ TEST(CApiDeathTest, TooLittleMemoryIsAStatusAndNoCrash) {
     return normlab_norm_forward(norm, &args);
   };
   EXPECT_EXIT(std::_Exit(status_of_a_large_call()), ::testing::ExitedWithCode(NORMLAB_OUT_OF_MEMORY), "");
+}
+#endif
+
+#if !defined(__SANITIZE_ADDRESS__)
+// OpenMP ends a process that cannot start the threads it is asked for.
+TEST(CApiDeathTest, ThreadsThatTheSystemRefusesAreAStatusAndNoExit) {
+  const auto calls_with_room_for_a_few_threads = [] {
+    const Norm norm("layernorm");
+    Problem problem(300, 200);
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + 6 * ThreadStackBytes();
+    const rlimit limit{bytes, bytes};
+    if (!file || ::setrlimit(RLIMIT_AS, &limit) != 0) return 10;
+    if (normlab_norm_set(norm.handle, "threads", 4096) != NORMLAB_INVALID_ARGUMENT) {
+      problem.Run(norm);
+      return 11;
+    }
+    if (std::string(normlab_last_error()).find("ulimit") == std::string::npos) return 12;
+    if (norm.Get("threads") != 1) return 13;
+    if (normlab_norm_set(norm.handle, "threads", 0) != NORMLAB_OK) return 14;
+    problem.Run(norm);
+    return ::testing::Test::HasFailure() ? 15 : 42;
+  };
+  EXPECT_EXIT(std::_Exit(calls_with_room_for_a_few_threads()), ::testing::ExitedWithCode(42), "");
 }
 #endif
 

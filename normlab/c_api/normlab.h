@@ -70,7 +70,9 @@ NORMLAB_API void normlab_norm_destroy(normlab_norm* norm);
      "eps"            added inside the root: at least 0. 0 gives 0 (not NaN) for a row without spread
      "weight_offset"  the gain is weight + weight_offset: 0, or 1 where weights are stored as 1 + g
      "fraction"       of a row that partial_rmsnorm measures: above 0, at most 1; 0.0625 at first
-     "threads"        of a call, 1 at first; 0 asks for as many as the process may use, and reads so
+     "threads"        of a call, 1 at first; 0 asks for as many as the process may use, and reads so.
+                      Refused where the system does not let them start now: where it does not later, the
+                      OpenMP runtime ends the process
 
    All must be finite as floats. Read-only, 1 or 0: "has_weight", "has_bias", "has_alpha", whether the norm
    knows this parameter. */

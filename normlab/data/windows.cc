@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "normlab/base/error.h"
-#include "normlab/base/progress.h"
+#include "normlab/base/text.h"
 
 namespace normlab {
 namespace {
@@ -16,10 +16,6 @@ void CopyWindow(const TokenSource& tokens, int64_t start, int64_t window, int64_
   const auto offset = static_cast<size_t>(row * window), length = static_cast<size_t>(window);
   tokens.Copy(start, inputs.subspan(offset, length));
   tokens.Copy(start + 1, targets.subspan(offset, length));
-}
-
-std::string Counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatCount(count), noun, count == 1 ? "" : "s");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "normlab/kernels/check_args.h"
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -95,9 +96,12 @@ bool MayStandBeside(DType activation, DType parameter) {
 
 void CheckSpec(const NormSpec& spec) {
   const NormInfo& info = InfoOf(spec.kind);
-  if (!(spec.eps >= 0) || !std::isfinite(spec.eps))
-    Fail("the eps of {} is {}; it must be a finite number, at least 0 (default {})", info.name, spec.eps,
+  if (!(spec.eps >= 0) || !IsFloat(spec.eps))
+    Fail("the eps of {} is {}; it must be finite as a float, at least 0 (default {})", info.name, spec.eps,
          info.default_eps);
+  if (!IsFloat(spec.weight_offset))
+    Fail("the weight_offset of {} is {}; it must be finite as a float (default {})", info.name,
+         spec.weight_offset, NormSpec{}.weight_offset);
   if (!(spec.fraction > 0 && spec.fraction <= 1))
     Fail("the fraction of {} is {}; it must be above 0 and at most 1 (default {})", info.name, spec.fraction,
          NormSpec{}.fraction);
@@ -154,6 +158,10 @@ void CheckBackwardTypes(const char* operation, const NormBackwardArgs& args) {
 }
 
 }  // namespace
+
+bool IsFloat(double value) {
+  return std::fabs(value) <= static_cast<double>(std::numeric_limits<float>::max());
+}
 
 bool SameView(const View& a, const View& b) {
   if (a.data != b.data || a.dtype != b.dtype || a.rank != b.rank) return false;

@@ -1,9 +1,10 @@
 #pragma once
 // What the callers of a Device must hold to: shapes, strides, dtypes and overlap, one function per operation,
 // so that every device refuses the same mistakes in the same words. A refusal is std::logic_error (a bug of
-// the caller) that names the operation, the field, what it is and what it must be; only a bad eps, which
-// comes from a configuration, is Error. The checks read no element: ids and targets are checked where they
-// are read. Cost: tens of comparisons per operation, nothing allocated unless something is refused.
+// the caller) that names the operation, the field, what it is and what it must be; only a bad number of a
+// NormSpec, which comes from a configuration, is Error. The checks read no element: ids and targets are
+// checked where they are read. Cost: tens of comparisons per operation, nothing allocated unless something is
+// refused.
 
 #include <cstdint>
 
@@ -31,6 +32,9 @@ void CheckCrossEntropy(const CrossEntropyArgs& args);
 void CheckAdamW(const AdamWArgs& args);
 void CheckSumSquares(const View& x, const View& to);
 void CheckCopy(const View& from, const View& to);
+
+// Whether fp32 holds the number, rounded: a number of a spec that becomes infinite makes every result NaN.
+bool IsFloat(double value);
 
 // Two views of the same elements in the same order.
 bool SameView(const View& a, const View& b);

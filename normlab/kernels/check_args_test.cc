@@ -193,11 +193,28 @@ TEST_P(CheckArgs, NormRefusesWrongShapesAndDTypes) {
 
 // N-07: eps comes from a configuration, so a bad one is the user's mistake and is named.
 TEST_P(CheckArgs, NormRefusesANegativeOrNaNEps) {
-  for (const double eps : {-1e-5, std::nan(""), std::numeric_limits<double>::infinity()}) {
+  for (const double eps : {-1e-5, std::nan(""), std::numeric_limits<double>::infinity(), 1e39}) {
     NormForwardArgs args = Forward();
     args.spec.eps = eps;
     EXPECT_THROW(device_->NormForward(args), Error) << eps;
+    NormBackwardArgs backward = Backward();
+    backward.spec.eps = eps;
+    EXPECT_THROW(device_->NormBackward(backward), Error) << eps;
   }
+}
+
+TEST_P(CheckArgs, NormRefusesAnOffsetThatNoFloatHolds) {
+  for (const double offset : {std::nan(""), -std::numeric_limits<double>::infinity(), 1e39}) {
+    NormForwardArgs args = Forward();
+    args.spec.weight_offset = offset;
+    EXPECT_THROW(device_->NormForward(args), Error) << offset;
+    NormBackwardArgs backward = Backward();
+    backward.spec.weight_offset = offset;
+    EXPECT_THROW(device_->NormBackward(backward), Error) << offset;
+  }
+  NormForwardArgs args = Forward();
+  args.spec.weight_offset = -3e38;
+  Accepts(args);
 }
 
 TEST_P(CheckArgs, MessagesNameTheFieldAndBothShapes) {

@@ -31,8 +31,8 @@ namespace normlab {
 // c[m,n] = a[m,k] b[k,n], with an epilogue. Transposition is in the strides: any matrix may have either its
 // rows or its columns adjacent, c always has its columns adjacent.
 //
-// Storage types. a and b are both of the compute dtype or, on a CPU, both bf16; sums are fp32 either way. c of
-// bf16 operands is bf16 or f32; z and gelu are of c's type; bias is of the compute dtype.
+// Storage types. a and b are both of the compute dtype or, on a CPU, both bf16; sums are fp32 either way. c
+// of bf16 operands is bf16 or f32; z and gelu are of c's type; bias is of the compute dtype.
 struct MatMulArgs {
   enum class Epilogue {
     kNone,
@@ -93,8 +93,8 @@ struct NormBackwardArgs {
   bool accumulate_dparams = false;
 };
 
-// Storage types of attention, embeddings and cross-entropy: activations and their gradients are of the compute
-// dtype or, on a CPU, bf16; all views of an operation alike, where nothing else is said.
+// Storage types of attention, embeddings and cross-entropy: activations and their gradients are of the
+// compute dtype or, on a CPU, bf16; all views of an operation alike, where nothing else is said.
 
 // Causal softmax attention per head: o = softmax(mask(q k^T) / sqrt(D)) v. Views are [B, T, H, D], D
 // adjacent, other strides free, so that q, k and v may be thirds of one matrix. Never holds a T x T matrix
@@ -111,8 +111,8 @@ struct AttentionBackwardArgs {
   View dq, dk, dv;  // =
 };
 
-// h[r] = token[ids[r]] + position[r % T].  ids [B, T] int32. The tables, and their gradients, are of the compute
-// dtype.
+// h[r] = token[ids[r]] + position[r % T].  ids [B, T] int32. The tables, and their gradients, are of the
+// compute dtype.
 struct EmbeddingForwardArgs {
   View ids, token, position;  // [B,T], [V,C], [>= T, C]
   View h;                     // [B*T, C] =

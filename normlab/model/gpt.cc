@@ -345,7 +345,8 @@ void Gpt::LinearBackward(const Linear& linear, const View& x, const View& dy, bo
 void Gpt::Backward(bool accumulate) {
   // The gradient at the head's input becomes that of the residual stream. In pre-norm the stream's gradient
   // runs past every sublayer and each norm adds to it; in post-norm it goes through the norms, and each
-  // sublayer's input gradient is added to it. The products read it as an operand, which the norms leave behind.
+  // sublayer's input gradient is added to it. The products read it as an operand, which the norms leave
+  // behind.
   const bool one = InfoOf(final_.spec.kind).identity && operand_type_ == stream_type_;
   const View dstream = one ? dhidden_ : dstream_;
   const View operand = one ? dhidden_ : dstream_operand_;
@@ -412,8 +413,10 @@ std::vector<Gpt::Product> Gpt::Products() const {
   // Causality leaves (T + 1) / 2T of each.
   const double heads = L * static_cast<double>(B * config_.n_heads);
   const double causal = static_cast<double>(T + 1) / static_cast<double>(2 * T);
-  products.push_back({{.m = T, .n = T, .k = D, .one_of_many = true, .operands = operand_type_}, 2 * heads * causal});
-  products.push_back({{.m = T, .n = D, .k = T, .one_of_many = true, .operands = operand_type_}, 4 * heads * causal});
+  products.push_back(
+      {{.m = T, .n = T, .k = D, .one_of_many = true, .operands = operand_type_}, 2 * heads * causal});
+  products.push_back(
+      {{.m = T, .n = D, .k = T, .one_of_many = true, .operands = operand_type_}, 4 * heads * causal});
   return products;
 }
 

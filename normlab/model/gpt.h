@@ -39,8 +39,8 @@ class Gpt {
   const View& weights() const { return weights_; }
   const View& gradients() const { return gradients_; }
   // What the products read of the weights where that is another type, the elements of weights() from
-  // operand_begin() on; empty where they read the weights themselves. An update of the weights writes both, or
-  // calls RefreshOperands() afterwards.
+  // operand_begin() on; empty where they read the weights themselves. An update of the weights writes both,
+  // or calls RefreshOperands() afterwards.
   const View& operand_weights() const { return operand_weights_; }
   int64_t operand_begin() const { return operand_begin_; }
   void RefreshOperands();
@@ -64,6 +64,7 @@ class Gpt {
 
   // Bytes of activations that backward reads: written once, read once.
   size_t saved_bytes() const { return saved_bytes_; }
+  size_t operand_weight_bytes() const { return operand_arena_.bytes(); }
   size_t arena_bytes() const {
     return weight_arena_.bytes() + gradient_arena_.bytes() + operand_arena_.bytes() +
            activation_arena_.bytes();

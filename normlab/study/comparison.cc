@@ -43,10 +43,6 @@ void Count(Counts& counts, CellStatus status) {
   counts.missing += status == CellStatus::kMissing;
 }
 
-bool SameMachine(const Machine& a, const Machine& b) {
-  return a.cpu == b.cpu && a.threads == b.threads && a.onednn == b.onednn;
-}
-
 std::optional<double> MeanOf(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
   return stats::Mean(values);
@@ -92,7 +88,7 @@ std::vector<stats::PairedCell> Pairs(const CellTable& table, size_t variant, siz
     // Times of different machines say nothing about the variants, nor does memory with other numbers of
     // threads.
     if (metric != Metric::kTestLoss && pair.variant && pair.baseline &&
-        !SameMachine(mine.record->machine, theirs.record->machine)) {
+        !SameSpeed(mine.record->machine, theirs.record->machine)) {
       ++left_out;
       pair = {.variant_ran = false, .baseline_ran = false};
     }
@@ -162,7 +158,8 @@ std::string ExplainInterim(const MetricComparison& comparison) {
   if (comparison.interim) text = "interim, as cells are still to run: " + text;
   if (comparison.left_out > 0)
     text += fmt::format(
-        " {} left out: the two runs had different machines or numbers of threads.",
+        " {} left out: the two runs had different machines, numbers of threads or wait policies "
+        "(OMP_WAIT_POLICY).",
         comparison.left_out == 1 ? "One pair is" : fmt::format("{} pairs are", comparison.left_out));
   return text;
 }
@@ -257,7 +254,7 @@ StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells) {
     Count(results.counts, cell.status);
     if (!IsFinished(cell.status)) continue;
     if (!results.machine) results.machine = cell.record->machine;
-    results.machines_differ |= !SameMachine(*results.machine, cell.record->machine);
+    results.machines_differ |= !SameSpeed(*results.machine, cell.record->machine);
   }
   for (size_t v = 0; v < plan.variants.size(); ++v) results.variants.push_back(Summarize(plan, table, v));
   if (plan.variants.size() > 1) CompareAll(results, table);

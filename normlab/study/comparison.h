@@ -56,7 +56,7 @@ struct StudyResults {
   std::vector<VariantSummary> variants;
   std::vector<MetricComparison> comparisons;  // metric by metric, variants in their order
   std::optional<Machine> machine;             // of the cells: the first finished one's
-  bool machines_differ = false;               // in processor or threads, among the finished cells
+  bool machines_differ = false;               // not SameSpeed, among the finished cells
 
   const MetricComparison* Find(size_t variant, Metric metric) const;  // null for the baseline
   bool AnyWorse() const;  // a loss is worse, or its variant diverged

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "normlab/base/progress.h"
+#include "normlab/base/text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/text_table.h"
 
@@ -113,9 +114,9 @@ std::string Header(const StudyResults& results, size_t columns) {
       line("study", fmt::format("{}: {} x {}; {}", Varied(plan), Counted(plan.variants.size(), "variant"),
                                 Counted(plan.seeds.size(), "seed"), StepsText(plan)));
   text += line("data", DataText(plan));
-  text += line("machine", fmt::format("{}, {}, {}{}", machine.cpu, machine.isa,
-                                      Counted(static_cast<size_t>(machine.threads), "thread"),
-                                      results.machines_differ ? " (the first cell's; others differ)" : ""));
+  text += line("machine",
+               fmt::format("{}, {}, {}{}", machine.cpu, machine.isa, Counted(machine.threads, "thread"),
+                           results.machines_differ ? " (the first cell's; others differ)" : ""));
   text += line("seeds", Seeds(plan));
   text += line("cells", CountsText(results.counts));
   return text;
@@ -177,9 +178,8 @@ std::string Legend(const StudyResults& results, size_t columns) {
       "p: paired t test, unadjusted (Holm-adjusted in results.json). Margins stated beforehand: {:g} nats, "
       "{:g}% of "
       "time.",
-      IntervalName(plan), Counted(others, "comparison"),
-      Counted(static_cast<size_t>(plan.looks), "declared look"), 100 * any.confidence, plan.margin_nats,
-      100 * plan.speed_margin);
+      IntervalName(plan), Counted(others, "comparison"), Counted(plan.looks, "declared look"),
+      100 * any.confidence, plan.margin_nats, 100 * plan.speed_margin);
   if (plan.look() > 1 || plan.look() > plan.looks) text += fmt::format(" This is look {}.", plan.look());
   text = Wrap(text, columns);
   if (!results.counts.complete())
@@ -189,7 +189,7 @@ std::string Legend(const StudyResults& results, size_t columns) {
     text += Wrap(
         fmt::format("Exploratory: {} {} declared before the first cell, so these verdicts no longer keep the "
                     "error rate that their intervals name.",
-                    Counted(static_cast<size_t>(plan.looks), "look"), plan.looks == 1 ? "was" : "were"),
+                    Counted(plan.looks, "look"), plan.looks == 1 ? "was" : "were"),
         columns);
   return text;
 }

@@ -1,20 +1,14 @@
 #include "normlab/study/folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <system_error>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/folder_lock.h"
 #include "normlab/base/hash.h"
 #include "normlab/study/export.h"
 #include "normlab/train/checkpoint.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab {
 namespace {
@@ -82,6 +76,10 @@ void TakeRecord(Cell& cell, RunRecord record) {
         cell.status = CellStatus::kDiverged;
         cell.reason = "the test loss is not finite";
       }
+      if (!record.error.empty()) {  // its weights, which were asked for, could not be saved: it runs again
+        cell.status = CellStatus::kFailed;
+        cell.reason = record.error;
+      }
       break;
     case RunStatus::kDiverged:
       cell.status = CellStatus::kDiverged;
@@ -110,24 +108,13 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
     const fs::path run =
         folder / CellFolder(plan.variants[place.variant].variant.name, plan.seeds[place.seed]);
     if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
-    if (!IsFinished(cell.status))
-      if (const auto checkpoint = LatestCheckpoint(run))
-        cell.resumable = ReadCheckpointState(*checkpoint).record;
+    if (!IsFinished(cell.status)) {
+      cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
+      if (cell.resume_from) cell.resumable = ReadCheckpointState(*cell.resume_from).record;
+    }
     cells.push_back(std::move(cell));
   }
   return cells;
-}
-
-bool IsFinishedStudy(const fs::path& folder) {
-  try {
-    const fs::path path = folder / "study.json";
-    if (KindOf(path) == PathKind::kNothing) return false;
-    const Json json = ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse);
-    return std::ranges::all_of(ReadCells(folder, StudyPlanFromJson(json, path.string())),
-                               [](const Cell& cell) { return IsFinished(cell.status); });
-  } catch (const Error&) {
-    return false;  // whoever opens the study says what is wrong
-  }
 }
 
 std::string MajorMinor(std::string_view build) {
@@ -159,38 +146,12 @@ void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* m
   require_same("build", MajorMinor(record.machine.build), MajorMinor(machine->build));
   require_same("device", record.machine.device, machine->device);
   require_same("instruction set", record.machine.isa, machine->isa);
+  if (record.config.value("dtype", "") == "bf16")
+    require_same("bf16 products", record.machine.bf16_products, machine->bf16_products);
   require_same("flush_denormals", record.machine.flush_denormals ? "on" : "off",
                machine->flush_denormals ? "on" : "off");
   require_same("norm implementation", record.norm_implementation, planned.norm_implementation);
 }
-
-FolderLock::FolderLock(const fs::path& folder) {
-  const fs::path path = folder / kFileName;
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0)
-    Fail("cannot write in \"{}\": {}; check its permissions or choose another --out", folder.string(),
-         std::generic_category().message(errno));
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    std::string holder(32, '\0');
-    const ssize_t got = ::pread(descriptor_, holder.data(), holder.size(), 0);
-    holder.resize(got > 0 ? static_cast<size_t>(got) : 0);
-    holder = holder.substr(0, holder.find('\n'));
-    ::close(descriptor_);
-    if (error != EWOULDBLOCK)
-      Fail("cannot lock \"{}\": {}; choose a folder on another file system", folder.string(),
-           std::generic_category().message(error));
-    Fail("another normlab (process {}) is at work in \"{}\"; wait until it ends, or choose another --out",
-         holder.empty() ? "unknown" : holder, folder.string());
-  }
-  const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(descriptor_, 0) != 0 ||
-      ::pwrite(descriptor_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    // The lock holds without a number in the file; only the message to others loses the process.
-  }
-}
-
-FolderLock::~FolderLock() { ::close(descriptor_); }
 
 void RequireStudyOrNew(const fs::path& folder) {
   const auto holds = [&](const char* name) { return KindOf(folder / name) != PathKind::kNothing; };
@@ -198,7 +159,7 @@ void RequireStudyOrNew(const fs::path& folder) {
   if (kind == PathKind::kNothing) return;
   if (kind == PathKind::kOther) Fail("\"{}\" is a file; --out names a folder", folder.string());
   if (holds("study.json")) return;
-  if (holds("run.json"))
+  if (holds(kRecordFile))
     Fail("\"{}\" holds a run of `normlab train`; choose another --out for a study", folder.string());
   if (holds("runs") || holds("results.json"))
     Fail(

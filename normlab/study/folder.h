@@ -32,9 +32,13 @@ inline bool IsFinished(CellStatus status) {
 struct Cell {
   size_t variant = 0, seed = 0;  // indices into the plan
   CellStatus status = CellStatus::kMissing;
-  std::optional<RunRecord> record;     // of a finished cell, or of an attempt
-  std::optional<RunRecord> resumable;  // of one that is not finished: what its latest checkpoint says
-  std::string reason;                  // of one that is not done: "diverged: loss became nan at step 12"
+  std::optional<RunRecord> record;  // of a finished cell, or of an attempt
+  std::string reason;               // of one that is not done: "diverged: loss became nan at step 12"
+
+  // Of one that is not finished and has checkpoints: the latest, what it says, and what was passed over.
+  std::optional<std::filesystem::path> resume_from;
+  std::optional<RunRecord> resumable;
+  std::vector<std::string> notes;
 };
 
 // Sets status and reason from a record.
@@ -43,9 +47,6 @@ void TakeRecord(Cell& cell, RunRecord record);
 // Every cell of the plan in its order of running, with what its folder holds. Throws Error where a record
 // cannot be read.
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
-
-// Whether the folder holds a study of which no cell is left to run; false also where that cannot be read.
-bool IsFinishedStudy(const std::filesystem::path& folder);
 
 // Throws Error where a cell that is finished, or would go on from a checkpoint, was not made with the plan's
 // configuration and data. With `machine`, its build (major.minor), instruction set, device, resolved norm
@@ -56,21 +57,6 @@ void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* m
 
 // "normlab 0.1" of "normlab 0.1.0, GNU 12.2.0, Release".
 std::string MajorMinor(std::string_view build);
-
-// One process at a time in a folder, by flock(2) on a hidden file in it, which stays. The lock goes with the
-// process, however it ends. Throws Error that names the process that holds it.
-class FolderLock {
- public:
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
-  static constexpr std::string_view kFileName = ".lock";
-
- private:
-  int descriptor_ = -1;
-};
 
 // Throws Error where `folder` holds something that is not a study: a run, or other files.
 void RequireStudyOrNew(const std::filesystem::path& folder);

@@ -1,8 +1,6 @@
 #include "normlab/study/folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <filesystem>
 #include <fstream>
 
@@ -71,34 +69,19 @@ TEST(FolderTest, ATestLossThatIsNotFiniteCountsAsDiverged) {
   EXPECT_EQ(cell.status, CellStatus::kDiverged);
 }
 
+// Asked for with --save-models: what could not be written is made by running again, as the program says.
+TEST(FolderTest, ACellWithoutItsWeightsHasFailed) {
+  RunRecord record = FakeRecord({}, 3);
+  record.error = "cannot write model.safetensors";
+  Cell cell;
+  TakeRecord(cell, record);
+  EXPECT_EQ(cell.status, CellStatus::kFailed);
+  EXPECT_EQ(cell.reason, record.error);
+}
+
 TEST(FolderTest, MajorMinorOfABuild) {
   EXPECT_EQ(MajorMinor("normlab 0.1.0, GNU 12.2.0, Release"), "normlab 0.1");
   EXPECT_EQ(MajorMinor("normlab 12.34.5"), "normlab 12.34");
-}
-
-TEST(FolderTest, ASecondProcessIsRefusedWithTheNumberOfTheFirst) {
-  const testing::TempFolder folder;
-  const FolderLock lock(folder.path());
-  const pid_t child = fork();
-  if (child == 0) {
-    int code = 1;
-    try {
-      const FolderLock second(folder.path());
-    } catch (const Error& error) {
-      code =
-          std::string(error.what()).find(fmt::format("process {}", getppid())) != std::string::npos ? 0 : 2;
-    }
-    _exit(code);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
-
-TEST(FolderTest, TheLockGoesWithItsOwner) {
-  const testing::TempFolder folder;
-  { const FolderLock lock(folder.path()); }
-  EXPECT_NO_THROW(FolderLock(folder.path()));
 }
 
 TEST(FolderTest, RefusesFoldersThatHoldSomethingElse) {

@@ -9,13 +9,12 @@
 #include "normlab/base/files.h"
 #include "normlab/study/export.h"
 #include "normlab/study/remaining.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kRunFiles[] = {"run.json", "metrics.jsonl", "model.safetensors"};
 
 double SteadyNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -40,14 +39,19 @@ bool AnyFinished(const std::vector<Cell>& cells) {
 
 }  // namespace
 
-Study::Study(fs::path folder, const StudyRequest& request)
+Study::Study(fs::path folder, const StudyRequest& request, const std::function<void()>& before_writing)
     : folder_(std::move(folder)), plan_(MakePlan(request)), machine_(request.machine) {
+  const fs::path path = folder_ / "study.json";
   RequireStudyOrNew(folder_);
+  bool asked = !before_writing;
+  const auto ask = [&] {
+    if (!std::exchange(asked, true)) before_writing();
+  };
+  if (KindOf(path) == PathKind::kNothing) ask();  // all of a new study is to run
   CreateDirectories(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
   RequireStudyOrNew(folder_);  // again: another start may have ended in between
 
-  const fs::path path = folder_ / "study.json";
   const std::string name = folder_.string();
   bool is_new = true;
   if (KindOf(path) != PathKind::kNothing) {
@@ -65,6 +69,8 @@ Study::Study(fs::path folder, const StudyRequest& request)
     if (!IsFinished(cells_[i].status)) waiting_.push_back(i);
   for (const Cell& cell : cells_)
     RequireComparable(cell, plan_, waiting_.empty() ? nullptr : &machine_, name);
+
+  if (!waiting_.empty()) ask();
 
   RemoveTemporaries(folder_);
   if (is_new) WriteFileAtomic(path, DumpJson(ToJson(plan_), 2) + "\n");
@@ -99,8 +105,8 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
       callbacks.on_progress(progress);
     };
     report({.steps = plan_.variants[cell.variant].variant.config.steps});
-    RunCell(cell, runner, report, stop);
-    if (IsFinished(cell.status) && !cell.resumable) remaining.Add(cell.variant, now() - start);
+    RunCell(cell, runner, report, callbacks, stop);
+    if (IsFinished(cell.status) && !cell.resume_from) remaining.Add(cell.variant, now() - start);
     if (callbacks.on_cell_end) callbacks.on_cell_end(cell, plan_);
     try {
       WriteResults();
@@ -113,21 +119,25 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
 }
 
 void Study::RunCell(Cell& cell, const CellRunner& runner,
-                    const std::function<void(const RunProgress&)>& report, const std::atomic<bool>* stop) {
+                    const std::function<void(const RunProgress&)>& report, const StudyCallbacks& callbacks,
+                    const std::atomic<bool>* stop) {
   const PlannedVariant& planned = plan_.variants[cell.variant];
   const uint64_t seed = plan_.seeds[cell.seed];
   CellRun run{.config = CellConfig(planned.variant, seed),
               .folder = folder_ / CellFolder(planned.variant.name, seed),
+              .resume_from = cell.resume_from,
               .on_progress = report,
               .stop = stop};
   run.products_bound_s = KnownBound(run.config);
+  if (callbacks.on_note)
+    for (const std::string& note : cell.notes) callbacks.on_note(note);
   cell.record.reset();
   try {
     CreateDirectories(run.folder);
     RemoveTemporaries(run.folder);
     // Of an attempt that did not finish, only what it can go on with stays.
-    if (!cell.resumable)
-      for (const char* file : kRunFiles) fs::remove(run.folder / file);
+    if (!cell.resume_from)
+      for (const char* file : {kRecordFile, kMetricsFile, kModelFile}) fs::remove(run.folder / file);
     TakeRecord(cell, runner(run));
   } catch (const std::bad_alloc&) {
     cell.status = CellStatus::kFailed;
@@ -143,10 +153,7 @@ std::optional<double> Study::KnownBound(const TrainConfig& config) const {
   for (const Cell& cell : cells_) {
     if (!cell.record || !cell.record->products_bound_s || !SameProducts(cell.record->config, wanted))
       continue;
-    const Machine& there = cell.record->machine;
-    if (there.cpu == machine_.cpu && there.isa == machine_.isa && there.threads == machine_.threads &&
-        there.onednn == machine_.onednn)
-      return cell.record->products_bound_s;
+    if (SameSpeed(cell.record->machine, machine_)) return cell.record->products_bound_s;
   }
   return std::nullopt;
 }

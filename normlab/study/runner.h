@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "normlab/base/folder_lock.h"
 #include "normlab/study/comparison.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"
@@ -23,9 +24,10 @@ namespace normlab {
 
 // What a cell is run with.
 struct CellRun {
-  TrainConfig config;                      // with its seed
-  std::filesystem::path folder;            // where run.json and metrics.jsonl go
-  std::optional<double> products_bound_s;  // known from a cell with equal matrix products
+  TrainConfig config;                                // with its seed
+  std::filesystem::path folder;                      // where run.json and metrics.jsonl go
+  std::optional<std::filesystem::path> resume_from;  // a checkpoint of the cell
+  std::optional<double> products_bound_s;            // known from a cell with equal matrix products
   std::function<void(const RunProgress&)> on_progress;
   const std::atomic<bool>* stop = nullptr;
 };
@@ -52,8 +54,10 @@ class Study {
  public:
   // Everything is checked before anything is written: what the folder holds against the request first (one
   // that is not a study is refused), then the folder is made and locked and study.json is written. A study of
-  // which nothing has finished yet is declared anew. Throws Error.
-  Study(std::filesystem::path folder, const StudyRequest& request);
+  // which nothing has finished yet is declared anew. Where cells are to run, `before_writing` is called when
+  // all else is found good, and refuses by throwing: whether there is memory for them, say. Throws Error.
+  Study(std::filesystem::path folder, const StudyRequest& request,
+        const std::function<void()>& before_writing = {});
 
   const StudyPlan& plan() const { return plan_; }
   const std::vector<Cell>& cells() const { return cells_; }
@@ -69,7 +73,7 @@ class Study {
 
  private:
   void RunCell(Cell& cell, const CellRunner& runner, const std::function<void(const RunProgress&)>& report,
-               const std::atomic<bool>* stop);
+               const StudyCallbacks& callbacks, const std::atomic<bool>* stop);
   std::optional<double> KnownBound(const TrainConfig& config) const;
 
   std::filesystem::path folder_;

@@ -155,10 +155,26 @@ TEST_F(RunnerTest, WhatACutOffCellGoesOnWithStays) {
   EXPECT_EQ(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.failed, 1u);
   int seen = 0;
   cells_.before = [&](const CellRun& run) {
-    seen += fs::exists(run.folder / "metrics.jsonl") && LatestCheckpoint(run.folder).has_value();
+    seen += fs::exists(run.folder / "metrics.jsonl") && run.resume_from &&
+            run.resume_from == LatestCheckpoint(run.folder);
   };
   EXPECT_TRUE(Start(FakeRequest("layernorm,rmsnorm", {1})).counts.complete());
   EXPECT_EQ(seen, 1);
+}
+
+TEST_F(RunnerTest, ACheckpointThatIsPassedOverIsTold) {
+  cells_.before = [&](const CellRun& run) {
+    CutOff(run);
+    CreateDirectories(CheckpointsOf(run.folder) / CheckpointName({.step = 9}));  // empty
+    throw Error("cut off");
+  };
+  Start(FakeRequest("layernorm,rmsnorm", {1}));
+  cells_.before = {};
+  std::vector<std::string> notes;
+  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1}));
+  study.Run(cells_.Runner(), {.on_note = [&](const std::string& note) { notes.push_back(note); }});
+  ASSERT_EQ(notes.size(), 2u);  // of each cell
+  ExpectContains(notes[0], {"layernorm", "step-00000009", "no complete checkpoint", "step-00000005"});
 }
 
 TEST_F(RunnerTest, ACutOffCellOfAnotherStudyIsRefusedAndNothingIsWritten) {
@@ -262,6 +278,26 @@ TEST_F(RunnerTest, RefusesOtherDataBuildIsaAndNorms) {
                  {"rmsnorm", "norm implementation fused", "generic"});
   EXPECT_EQ(changed([](StudyRequest& r) { r.machine.threads = 7; }), "");
   EXPECT_EQ(changed([](StudyRequest& r) { r.machine.build = "normlab 0.1.9, clang"; }), "");
+}
+
+TEST_F(RunnerTest, WhatIsToRunMayBeRefusedAndNothingIsWritten) {
+  int asked = 0;
+  const auto open = [&](const StudyRequest& request) {
+    const Study study(Out(), request, [&] {
+      ++asked;
+      throw Error("no room");
+    });
+  };
+  EXPECT_THROW(open(FakeRequest("layernorm,rmsnorm", {1})), Error);
+  EXPECT_FALSE(fs::exists(Out()));
+  Start(FakeRequest("layernorm,rmsnorm", {1}));
+  const std::string before = ReadFile(Out() / "study.json");
+  EXPECT_NO_THROW(open(FakeRequest("layernorm,rmsnorm", {1})));  // nothing is to run
+  EXPECT_EQ(asked, 1);
+  EXPECT_THROW(open(FakeRequest("layernorm,rmsnorm", {1, 2})), Error);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(ReadFile(Out() / "study.json"), before);
+  EXPECT_NO_THROW(open(FakeRequest("layernorm,rmsnorm", {1})));  // and it was not extended
 }
 
 TEST_F(RunnerTest, AFinishedStudyIsShownOnAnyMachine) {
@@ -370,9 +406,17 @@ TEST_F(RunnerTest, TheBoundOnProductsIsMeasuredOnceForEqualShapes) {
     record.products_bound_s = 0.5;
     return Leave(run, record);
   };
-  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
-  study.Run(runner, {});
+  {
+    Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
+    study.Run(runner, {});
+  }
   EXPECT_EQ(known, (std::vector<bool>{false, true, true, true}));
+  StudyRequest request = FakeRequest("layernorm,rmsnorm", {1, 2, 3});
+  request.machine.wait_policy = "passive";  // another speed, so another bound
+  Study study(Out(), request);
+  study.Run(runner, {});
+  EXPECT_EQ(known.size(), 6u);
+  EXPECT_FALSE(known[4]);
 }
 
 TEST_F(RunnerTest, ARecordThatCannotBeReadIsNamed) {

@@ -15,10 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kState = "state.json";
-constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kGradients = "gradients.safetensors";
-constexpr const char* kMetrics = "metrics.jsonl";
 
 // Takes `prefix` and the number after it from the front of `text`.
 std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view prefix) {
@@ -115,22 +113,20 @@ std::vector<FlatTensors> Moments(const Trainer& trainer) {
 // What a folder of another kind lacks to be a checkpoint.
 std::string Lacks(const fs::path& checkpoint) {
   std::string names;
-  for (const char* name : {kModel, kOptimizer, kState})
+  for (const char* name : {kModelFile, kOptimizer, kState})
     if (!fs::exists(checkpoint / name)) names += (names.empty() ? "" : ", ") + std::string(name);
   std::string text =
       fmt::format("\"{}\" is no complete checkpoint: it has no {}", checkpoint.string(), names);
-  if (fs::exists(checkpoint / kModel))
+  if (fs::exists(checkpoint / kModelFile))
     text += fmt::format(
         "; weights alone cannot go on as if nothing had happened, but a new run can start from them with a "
         "fresh "
         "optimizer: --init-weights {} and another --out",
-        (checkpoint / kModel).string());
+        (checkpoint / kModelFile).string());
   return text;
 }
 
 }  // namespace
-
-fs::path CheckpointsOf(const fs::path& run) { return run / "checkpoints"; }
 
 std::string CheckpointName(const TrainPosition& position) {
   std::string name = fmt::format("step-{:08}", position.step);
@@ -174,8 +170,7 @@ std::optional<fs::path> LatestCheckpoint(const fs::path& run,
   return list.complete.back();
 }
 
-void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record, int64_t keep) {
-  NL_CHECK(keep >= 1);
+void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record) {
   CheckpointState state{.position = trainer.position(), .record = record};
   const fs::path folder = CheckpointsOf(run);
   CreateDirectories(folder);
@@ -191,23 +186,35 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
         WriteTensorFile(checkpoint.temporary() / name, trainer.device(), trainer.model().parameters(),
                         tensors, trainer.device().compute_dtype(), non_finite, metadata);
   };
-  write(kModel, {{"", trainer.model().weights()}}, NonFinite::kRefused);
+  write(kModelFile, {{"", trainer.model().weights()}}, NonFinite::kRefused);
   write(kOptimizer, Moments(trainer), NonFinite::kAllowed);
   if (state.position.micro_batches > 0)
     write(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);
-  state.files[kMetrics] = CopyLines(run / kMetrics, checkpoint.temporary() / kMetrics, state.position.step);
+  state.files[kMetricsFile] =
+      CopyLines(run / kMetricsFile, checkpoint.temporary() / kMetricsFile, state.position.step);
   WriteCheckpointState(checkpoint.temporary(), state);
   checkpoint.Commit();
+}
 
-  std::vector<fs::path> earlier;
-  for (const fs::path& other : ListCheckpoints(run).complete) {
-    const auto position = PositionOf(other);
-    if (position > PositionOf(folder / CheckpointName(state.position)))
-      RemoveFolder(other);
+void PruneCheckpoints(const fs::path& run, const TrainPosition& latest, int64_t keep) {
+  NL_CHECK(keep >= 1);
+  const std::pair<int64_t, int64_t> last(latest.step, latest.micro_batches);
+  std::vector<fs::path> kept;
+  for (const fs::path& checkpoint : ListCheckpoints(run).complete) {
+    if (PositionOf(checkpoint) > last)
+      RemoveFolder(checkpoint);
     else
-      earlier.push_back(other);
+      kept.push_back(checkpoint);
   }
-  for (size_t i = 0; i + static_cast<size_t>(keep) < earlier.size(); ++i) RemoveFolder(earlier[i]);
+  for (size_t i = 0; i + static_cast<size_t>(keep) < kept.size(); ++i) RemoveFolder(kept[i]);
+}
+
+void RemoveCheckpoints(const fs::path& run) {
+  const CheckpointList list = ListCheckpoints(run);
+  // One by one: of a link, only the link itself would go with the folder.
+  for (const auto* checkpoints : {&list.complete, &list.incomplete})
+    for (const fs::path& checkpoint : *checkpoints) RemoveFolder(checkpoint);
+  RemoveFolder(CheckpointsOf(run));
 }
 
 void WriteCheckpointState(const fs::path& checkpoint, const CheckpointState& state) {
@@ -247,7 +254,7 @@ CheckpointState ReadCheckpointState(const fs::path& checkpoint) {
 }
 
 void VerifyCheckpoint(const fs::path& checkpoint, const CheckpointState& state) {
-  for (const char* name : {kModel, kOptimizer, kMetrics, kGradients}) {
+  for (const char* name : {kModelFile, kOptimizer, kMetricsFile, kGradients}) {
     const bool needed = name != kGradients || state.position.micro_batches > 0;
     if (needed && !state.files.contains(name))
       Unusable(checkpoint, fmt::format("{} does not name {}", kState, name));
@@ -300,6 +307,9 @@ std::vector<std::string> RequireMatch(const fs::path& checkpoint, const Checkpoi
   require("device", then.machine.device, now.machine.device, "use the same device");
   require("instruction set", then.machine.isa, now.machine.isa,
           fmt::format("NORMLAB_ISA={} chooses it on a processor that has it", then.machine.isa));
+  if (now.config.value("dtype", "") == "bf16")
+    require("bf16 products", then.machine.bf16_products, now.machine.bf16_products,
+            "go on where these instructions are");
   require("norm implementation", then.norm_implementation, now.norm_implementation, "name it in norm_type");
   require("flush_denormals", then.machine.flush_denormals ? "on" : "off",
           now.machine.flush_denormals ? "on" : "off", "set it as it was");
@@ -315,6 +325,11 @@ std::vector<std::string> RequireMatch(const fs::path& checkpoint, const Checkpoi
   compare("processor", then.machine.cpu, now.machine.cpu);
   compare("build", then.machine.build, now.machine.build);
   compare("oneDNN", then.machine.onednn, now.machine.onednn);
+  if (!then.machine.wait_policy.empty() && then.machine.wait_policy != now.machine.wait_policy)
+    notes.push_back(fmt::format(
+        "the run began with the wait policy \"{}\" of OpenMP and goes on with \"{}\": the speed of its "
+        "two parts differs, and its times say little",
+        then.machine.wait_policy, now.machine.wait_policy));
   return notes;
 }
 
@@ -324,7 +339,7 @@ void RestoreCheckpoint(const fs::path& checkpoint, const CheckpointState& state,
                    trainer.device().compute_dtype(), non_finite);
   };
   try {
-    read(kModel, {{"", trainer.model().weights()}}, NonFinite::kRefused);
+    read(kModelFile, {{"", trainer.model().weights()}}, NonFinite::kRefused);
     read(kOptimizer, Moments(trainer), NonFinite::kAllowed);
     if (state.position.micro_batches > 0)
       read(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "normlab/base/files.h"
+#include "normlab/train/run_folder.h"
 #include "normlab/train/run_record.h"
 #include "normlab/train/trainer.h"
 
@@ -36,7 +37,6 @@ struct CheckpointState {
   std::map<std::string, FileStamp> files;
 };
 
-std::filesystem::path CheckpointsOf(const std::filesystem::path& run);  // RUN/checkpoints
 std::string CheckpointName(const TrainPosition& position);
 
 // The checkpoints of a run, earliest first. `incomplete` have no state.json: nobody's work here, since a
@@ -51,11 +51,17 @@ CheckpointList ListCheckpoints(const std::filesystem::path& run);
 std::optional<std::filesystem::path> LatestCheckpoint(
     const std::filesystem::path& run, const std::function<void(const std::string&)>& note = {});
 
-// Writes a checkpoint of the trainer; then removes all but the last `keep`, those of later steps (left when a
-// run went on from an earlier one) and what killed writers left. Where it throws, those that were there are
-// still there. Weights that are not finite are refused.
-void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record,
-                    int64_t keep);
+// Writes a checkpoint of the trainer, and removes what killed writers left. Where it throws, those that were
+// there are still there. Weights that are not finite are refused.
+void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record);
+
+// Removes what the checkpoint of `latest` makes useless: all but the last `keep`, itself counted, and those
+// of later steps (left when a run went on from an earlier one).
+void PruneCheckpoints(const std::filesystem::path& run, const TrainPosition& latest, int64_t keep);
+
+// Removes every checkpoint, and the folder that holds them; where that is a link, the link and the
+// checkpoints that it leads to.
+void RemoveCheckpoints(const std::filesystem::path& run);
 
 // state.json alone, its checksum checked.
 CheckpointState ReadCheckpointState(const std::filesystem::path& checkpoint);
@@ -67,7 +73,7 @@ void VerifyCheckpoint(const std::filesystem::path& checkpoint, const CheckpointS
 
 // Checks that a run as `now` describes it would go on with the same bits: configuration, data, instruction
 // set, norm implementation. Throws Error with the key and both values. Returns what may differ and has been
-// seen to change bits all the same (processor, build, oneDNN), as notes.
+// seen to change bits all the same (processor, build, oneDNN) or speed (wait policy), as notes.
 std::vector<std::string> RequireMatch(const std::filesystem::path& checkpoint, const CheckpointState& state,
                                       const RunRecord& now);
 

@@ -45,7 +45,8 @@ struct Place {
   }
 
   fs::path Save(int64_t keep = 9) {
-    SaveCheckpoint(run.path(), trainer, record, keep);
+    SaveCheckpoint(run.path(), trainer, record);
+    PruneCheckpoints(run.path(), trainer.position(), keep);
     return CheckpointsOf(run.path()) / CheckpointName(trainer.position());
   }
 
@@ -144,7 +145,7 @@ TEST(Checkpoint, KeepsTheLastOnesAndCleansWhatAKilledWriterLeft) {
             (std::vector<std::string>{"step-00000004", "step-00000004-micro-0001"}));
 }
 
-TEST(Checkpoint, LaterOnesOfAnAbandonedPartGoWithTheNextSave) {
+TEST(Checkpoint, LaterOnesOfAnAbandonedPartAreUseless) {
   Place place;
   for (int step = 1; step <= 3; ++step) {
     place.Train(step);
@@ -153,7 +154,8 @@ TEST(Checkpoint, LaterOnesOfAnAbandonedPartGoWithTheNextSave) {
   Place resumed;
   Load(CheckpointsOf(place.run.path()) / "step-00000001", resumed);
   resumed.Train(2);
-  SaveCheckpoint(place.run.path(), resumed.trainer, place.record, 9);
+  SaveCheckpoint(place.run.path(), resumed.trainer, place.record);
+  PruneCheckpoints(place.run.path(), resumed.trainer.position(), 9);
   EXPECT_EQ(Names(ListCheckpoints(place.run.path()).complete),
             (std::vector<std::string>{"step-00000001", "step-00000002"}));
 }
@@ -306,6 +308,11 @@ TEST(Checkpoint, AnotherRunIsRefusedByKeyAndNothingIsTaken) {
   EXPECT_TRUE(RequireMatch(checkpoint, state, now).empty());
   now.machine.cpu = "another";
   EXPECT_EQ(RequireMatch(checkpoint, state, now).size(), 1u);
+  now = place.record;
+  now.machine.wait_policy = "spin 7";
+  const std::vector<std::string> notes = RequireMatch(checkpoint, state, now);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_SAYS(notes[0], {"wait policy", "spin 7", "times"});
 }
 
 // A foreign file behind a state that says nothing of it: the tensors themselves are looked at.

@@ -63,9 +63,10 @@ std::vector<ConfigKey<TrainConfig>> MakeKeys() {
           "standard deviation of the initial weights; output projections divide it by sqrt(2 n_layers)",
           "a number above 0", Above(0), &C::init),
       IntegerKey<C>("seed", "of the initial weights and the order of the data", 0, INT64_MAX, &C::seed),
-      TextKey<C>("dtype", "type of what matrix products read; sums, weights and moments are f32", "f32, bf16", ElementType("dtype"), &C::dtype),
-      TextKey<C>("residual_dtype", "type of the residual stream; bf16 goes with dtype = bf16 only", "f32, bf16", ElementType("residual_dtype"),
-                 &C::residual_dtype),
+      TextKey<C>("dtype", "type of what matrix products read; sums, weights and moments are f32", "f32, bf16",
+                 ElementType("dtype"), &C::dtype),
+      TextKey<C>("residual_dtype", "type of the residual stream; bf16 goes with dtype = bf16 only",
+                 "f32, bf16", ElementType("residual_dtype"), &C::residual_dtype),
   };
   keys.insert(keys.end(), own.begin(), own.end());
   return keys;
@@ -129,8 +130,10 @@ void TrainConfig::Validate() const {
     Fail("window = {} is longer than context_length = {}; window may be at most context_length", Window(),
          model.context_length);
   if (residual_dtype == "bf16" && dtype != "bf16")
-    Fail("residual_dtype = bf16 goes with dtype = bf16, but dtype = {}; set both to bf16, or leave residual_dtype at f32",
-         dtype);
+    Fail(
+        "residual_dtype = bf16 goes with dtype = bf16, but dtype = {}; set both to bf16, or leave "
+        "residual_dtype at f32",
+        dtype);
   if (MinLearningRate() > learning_rate)
     Fail("min_learning_rate = {} is above learning_rate = {}; it must not be", MinLearningRate(),
          learning_rate);
@@ -203,18 +206,42 @@ TrainConfig PresetConfig(std::string_view name) {
   Fail("unknown preset {}", UnknownName(name, names));
 }
 
-TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
-  const GptConfig defaults;
-  GptConfig& model = config.model;
+std::vector<UnusedOption> UnusedNormOptions(const TrainConfig& config) {
+  const GptConfig& model = config.model;
   const NormInfo& info = InfoOf(model.Norm().kind);
   const bool gains = info.has_gain && model.norm_gain;
-  if (!info.uses_eps) model.norm_eps = defaults.norm_eps;
-  if (!info.has_gain) model.norm_gain = defaults.norm_gain;
-  if (!info.has_bias) model.norm_bias = defaults.norm_bias;
-  if (!info.uses_fraction) model.norm_fraction = defaults.norm_fraction;
-  if (!info.has_alpha) model.norm_alpha_init = defaults.norm_alpha_init;
-  if (!gains) model.norm_weight_offset = defaults.norm_weight_offset;
-  if (!gains || config.dtype == "f32") model.norm_cast = defaults.norm_cast;
+  const char* const without_gain = info.has_gain ? " without its gain" : "";
+  const struct {
+    const char* key;
+    bool used;
+    const char* when = "";  // it is not used, where that depends on other keys
+  } options[] = {
+      {"norm_eps", info.uses_eps},
+      {"norm_gain", info.has_gain},
+      {"norm_bias", info.has_bias},
+      {"norm_fraction", info.uses_fraction},
+      {"norm_alpha_init", info.has_alpha},
+      {"norm_weight_offset", gains, without_gain},
+      {"norm_cast", gains && config.dtype != "f32", gains ? " in fp32" : without_gain},
+  };
+  const TrainConfig defaults;
+  std::vector<UnusedOption> unused;
+  for (const auto& option : options) {
+    const ConfigKey<TrainConfig>& key = FindKey(TrainConfigKeys(), option.key);
+    if (option.used || key.get_as_given(config) == key.get_as_given(defaults)) continue;
+    unused.push_back({.key = option.key,
+                      .value = key.get(config),
+                      .reason = fmt::format("{} does not use it{}", model.norm_type, option.when)});
+  }
+  return unused;
+}
+
+TrainConfig WithoutUnusedNormOptions(TrainConfig config) {
+  const TrainConfig defaults;
+  for (const UnusedOption& option : UnusedNormOptions(config)) {
+    const ConfigKey<TrainConfig>& key = FindKey(TrainConfigKeys(), option.key);
+    key.set(config, key.get_as_given(defaults));
+  }
   return config;
 }
 

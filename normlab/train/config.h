@@ -96,7 +96,16 @@ struct Preset {
 const std::vector<Preset>& Presets();
 TrainConfig PresetConfig(std::string_view name);  // throws Error with the nearest name
 
-// The same configuration with the options that its norm does not read at their defaults: what runs.
+// Keys of the norm that are set and change nothing, since this norm does not read them, and why not. The one
+// place that knows which norm reads which key.
+struct UnusedOption {
+  std::string key;
+  Json value;
+  std::string reason;  // "rmsnorm does not use it without its gain"
+};
+std::vector<UnusedOption> UnusedNormOptions(const TrainConfig& config);
+
+// The same configuration with those at their defaults: what runs.
 TrainConfig WithoutUnusedNormOptions(TrainConfig config);
 
 }  // namespace normlab

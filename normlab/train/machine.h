@@ -10,18 +10,24 @@
 namespace normlab {
 
 struct Machine {
-  std::string cpu;  // model name
-  std::string isa;  // widest instruction set in use
+  std::string cpu;            // model name
+  std::string isa;            // widest instruction set in use
+  std::string bf16_products;  // what computes them: "AMX", "AVX-512-BF16", "emulated"
   int threads = 1;
   int cpus = 1;                // that the process may use
   std::string onednn;          // version
   std::string build;           // "normlab 0.1.0, GNU 12.2.0, Release"
   std::string device;          // "cpu"
   std::string thread_runtime;  // "OpenMP libgomp.so.1"
+  std::string wait_policy;     // of the runtime's threads: "default", "passive"
   bool flush_denormals = true;
 };
 
 Machine DescribeMachine(const Device& device);
+
+// Whether times of the two may stand side by side.
+bool SameSpeed(const Machine& a, const Machine& b);
+
 Json ToJson(const Machine& machine);
 Machine MachineFromJson(const Json& json);
 

@@ -71,7 +71,8 @@ MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& reques
                    layout.Take({parameters.flat_elements()}, device->compute_dtype());
                  }).bytes();
   plan.gradients = plan.weights;
-  plan.activations = model.arena_bytes() - plan.weights - plan.gradients;
+  plan.operand_weights = model.operand_weight_bytes();
+  plan.activations = model.arena_bytes() - plan.weights - plan.gradients - plan.operand_weights;
   // As the trainer keeps them: both moments, and one number for the norm of the gradient.
   plan.moments = Arena(*device, [&](Arena::Planner& layout) {
                    layout.Take({parameters.flat_elements()}, device->compute_dtype());
@@ -103,11 +104,15 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
                             : 0;
   if (plan.total() - plan.text + stacks <= available->bytes) return;
 
-  std::vector<std::pair<size_t, const char*>> parts = {
-      {plan.weights, "weights"},         {plan.gradients, "gradients"},
-      {plan.moments, "AdamW's moments"}, {plan.activations, "activations"},
-      {plan.scratch, "scratch"},         {plan.temporary, "passing copies"},
-      {plan.program, "the program"},     {stacks, "the stacks of its threads"}};
+  std::vector<std::pair<size_t, const char*>> parts = {{plan.weights, "weights"},
+                                                       {plan.gradients, "gradients"},
+                                                       {plan.moments, "AdamW's moments"},
+                                                       {plan.operand_weights, "bf16 copies of the weights"},
+                                                       {plan.activations, "activations"},
+                                                       {plan.scratch, "scratch"},
+                                                       {plan.temporary, "passing copies"},
+                                                       {plan.program, "the program"},
+                                                       {stacks, "the stacks of its threads"}};
   std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string most;
   for (size_t i = 0; i < 3; ++i)

@@ -14,6 +14,7 @@ namespace normlab {
 struct MemoryPlan {
   // Of the device: together they are the run record's peak_bytes.
   size_t weights = 0, gradients = 0, moments = 0, activations = 0, scratch = 0;
+  size_t operand_weights = 0;  // copies of the weights in the type of the products' operands
   // Beside the device, at the most at one time: the largest tensor while it is initialized, or the operands
   // of the products that are timed alone. (Checkpoints and weights are written piece by piece.)
   size_t temporary = 0;
@@ -21,7 +22,9 @@ struct MemoryPlan {
   size_t program = 0;  // code, libraries and what they keep; an allowance, measured
   bool exact = true;   // false: so large that only its order of magnitude was computed
 
-  size_t device_bytes() const { return weights + gradients + moments + activations + scratch; }
+  size_t device_bytes() const {
+    return weights + gradients + moments + operand_weights + activations + scratch;
+  }
   size_t total() const { return device_bytes() + temporary + text + program; }
 };
 

@@ -109,7 +109,7 @@ TEST_P(Resume, GivesTheBitsOfAnUninterruptedRun) {
       const auto there = [&] { return first.trainer.position().micro_batches == stop.micro_batches; };
       ASSERT_FALSE(first.trainer.StepOrPause(there).has_value());
     }
-    SaveCheckpoint(run.path(), first.trainer, {}, 1);
+    SaveCheckpoint(run.path(), first.trainer, {});
 
     Part second(/*threads=*/3, config);
     const fs::path checkpoint = *LatestCheckpoint(run.path());
@@ -139,7 +139,7 @@ TEST(ResumedRun, DrawsTheBatchesThatWouldHaveComeAndTestsOnTheSameText) {
   Part first;
   first.To(10);
   EXPECT_EQ(first.tokens->starts, before);
-  SaveCheckpoint(run.path(), first.trainer, {}, 1);
+  SaveCheckpoint(run.path(), first.trainer, {});
   const fs::path checkpoint = *LatestCheckpoint(run.path());
   for (int time = 0; time < 2; ++time) {  // twice from the same checkpoint
     Part second;

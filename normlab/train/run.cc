@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <deque>
 #include <span>
 
 #include "normlab/base/files.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/train/checkpoint.h"
+#include "normlab/train/run_folder.h"
 #include "normlab/train/tensor_file.h"
 
 namespace normlab {
@@ -19,15 +20,6 @@ namespace {
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string UtcNow() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
 }
 
 std::optional<size_t> ProcessPeakBytes() {
@@ -99,9 +91,6 @@ class Pace {
 };
 
 class Run {
-  static constexpr const char* kMetrics = "metrics.jsonl";
-  static constexpr const char* kModel = "model.safetensors";
-
  public:
   Run(const TrainConfig& config, std::shared_ptr<const TokenSource> tokens, const RunOptions& options)
       : options_(options),
@@ -141,7 +130,7 @@ class Run {
     }
     TakeMemory();
     WriteRecord();
-    RemoveCheckpoints();
+    CleanUp();
     return record_;
   }
 
@@ -150,10 +139,10 @@ class Run {
     const CheckpointState state = ReadCheckpointState(checkpoint);
     for (const std::string& note : RequireMatch(checkpoint, state, record_)) Note(note);
     VerifyCheckpoint(checkpoint, state);
-    past_ = ReadMetrics(checkpoint / "metrics.jsonl");
+    past_ = ReadMetrics(checkpoint / kMetricsFile);
     if (static_cast<int64_t>(past_.losses.size()) != state.position.step)
       Fail("the checkpoint \"{}\" is of step {}, and its {} has {} lines: take another one",
-           checkpoint.string(), state.position.step, kMetrics, past_.losses.size());
+           checkpoint.string(), state.position.step, kMetricsFile, past_.losses.size());
     trainer_.WarmUp();
     RestoreCheckpoint(checkpoint, state, trainer_);
     saved_ = state.position;
@@ -182,10 +171,10 @@ class Run {
     CreateDirectories(options_.folder);
     RemoveTemporaries(options_.folder);
     if (options_.resume_from)
-      WriteFileAtomic(options_.folder / kMetrics, ReadFile(*options_.resume_from / kMetrics));
+      WriteFileAtomic(options_.folder / kMetricsFile, ReadFile(*options_.resume_from / kMetricsFile));
     else
-      std::filesystem::remove(options_.folder / kMetrics);
-    std::filesystem::remove(options_.folder / kModel);
+      std::filesystem::remove(options_.folder / kMetricsFile);
+    std::filesystem::remove(options_.folder / kModelFile);
     WriteRecord();
   }
 
@@ -201,7 +190,7 @@ class Run {
   void Train() {
     const TrainConfig& config = trainer_.config();
     std::optional<LineFile> metrics;
-    if (!options_.folder.empty()) metrics.emplace(options_.folder / kMetrics);
+    if (!options_.folder.empty()) metrics.emplace(options_.folder / kMetricsFile);
     std::vector<double>&losses = past_.losses, &times = past_.times;
     while (trainer_.next_step() < config.steps) {
       if (Stopped()) {
@@ -286,34 +275,43 @@ class Run {
     RunRecord record = record_;           // a run that goes on from here has neither ended nor diverged
     record.status = RunStatus::kRunning;
     record.divergence.reset();
-    try {
-      SaveCheckpoint(options_.folder, trainer_, record, options_.checkpoints.keep);
+    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step),
+                             [&] { SaveCheckpoint(options_.folder, trainer_, record); });
+    if (saved) {
       saved_ = position;
-    } catch (const Error& error) {
-      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
-    } catch (const std::filesystem::filesystem_error& error) {
-      Note(fmt::format("no checkpoint of step {}: {}", position.step, error.what()));
+      TryTo("an older checkpoint stays",
+            [&] { PruneCheckpoints(options_.folder, position, options_.checkpoints.keep); });
     }
     saved_at_s_ = Now();
   }
 
-  void RemoveCheckpoints() {
+  // Does what a run can do without. Where it fails, `consequence` and the reason are told.
+  template <class Act>
+  bool TryTo(const std::string& consequence, const Act& act) const {
+    try {
+      act();
+      return true;
+    } catch (const Error& error) {
+      Note(fmt::format("{}: {}", consequence, error.what()));
+    } catch (const std::filesystem::filesystem_error& error) {
+      Note(fmt::format("{}: {}", consequence, error.what()));
+    }
+    return false;
+  }
+
+  void CleanUp() {
     const bool done = record_.status == RunStatus::kDone;
     const bool diverged = record_.status == RunStatus::kDiverged;
     if (options_.folder.empty() || !(done || (diverged && !options_.save_model))) return;
     if (options_.checkpoints.keep_after_end) return;
-    try {
-      RemoveFolder(CheckpointsOf(options_.folder));
-    } catch (const Error& error) {
-      Note(error.what());  // the result is safe
-    }
+    TryTo("checkpoints stay", [&] { RemoveCheckpoints(options_.folder); });  // the result is safe
   }
 
   void SaveModel() {
     if (options_.folder.empty()) return;
     const FlatTensors weights[] = {{"", trainer_.model().weights()}};
-    WriteTensorFile(options_.folder / kModel, *device_, trainer_.model().parameters(), weights, DType::kF32,
-                    NonFinite::kRefused,
+    WriteTensorFile(options_.folder / kModelFile, *device_, trainer_.model().parameters(), weights,
+                    DType::kF32, NonFinite::kRefused,
                     {{"config", DumpJson(record_.config)},
                      {"tokenizer", trainer_.tokens().info().tokenizer},
                      {"tokenizer_hash", trainer_.tokens().info().tokenizer_hash}});
@@ -350,7 +348,7 @@ class Run {
 
   void WriteRecord() const {
     if (!options_.folder.empty())
-      WriteFileAtomic(options_.folder / "run.json", DumpJson(ToJson(record_), 2) + "\n");
+      WriteFileAtomic(options_.folder / kRecordFile, DumpJson(ToJson(record_), 2) + "\n");
   }
 
   const RunOptions& options_;

@@ -49,7 +49,7 @@ struct RunOptions {
   std::optional<double> products_bound_s;                // known from an equal run: not measured again
   std::function<void(const RunProgress&)> on_progress;
   std::function<void(const Trainer&)> on_start;     // model and data are ready, nothing is written
-  std::function<void(const std::string&)> on_note;  // a checkpoint that could not be written, and why
+  std::function<void(const std::string&)> on_note;  // a checkpoint that could not be written or removed
   // Set: ends after the micro-batch or test window under way, with a checkpoint, as kInterrupted.
   const std::atomic<bool>* stop = nullptr;
 };

@@ -2,6 +2,7 @@
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/train/run_folder.h"
 
 namespace normlab {
 namespace {
@@ -129,7 +130,7 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
 }
 
 std::optional<RunRecord> ReadRunRecord(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "run.json";
+  const std::filesystem::path path = folder / kRecordFile;
   if (KindOf(path) == PathKind::kNothing) return std::nullopt;
   Json json;
   try {

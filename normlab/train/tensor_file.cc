@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 
 namespace normlab {
 namespace {
@@ -24,13 +25,8 @@ void CheckFinite(std::span<const double> values, const std::filesystem::path& pa
   for (const double value : values)
     if (!std::isfinite(value))
       Fail("\"{}\": tensor \"{}\" holds {}; weights that are not finite are neither saved nor taken",
-           path.string(), name,
-           std::isnan(value) ? "nan"
-           : value < 0       ? "-inf"
-                             : "inf");
+           path.string(), name, NonFiniteText(value));
 }
-
-std::string Shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 bool IsMask(const std::string& name) { return name.ends_with(".att.mask"); }
 
@@ -45,11 +41,11 @@ void CheckTensors(const SafetensorsReader& reader, const std::filesystem::path& 
       const auto found = reader.entries().find(name);
       if (found == reader.entries().end())
         Fail("\"{}\" has no tensor \"{}\"; the model needs it, of shape {}", path.string(), name,
-             Shape(parameter.shape));
+             ShapeText(parameter.shape));
       const SafetensorsReader::Entry& entry = found->second;
       if (entry.shape != parameter.shape)
         Fail("\"{}\": tensor \"{}\" has the shape {}, and the model needs {}", path.string(), name,
-             Shape(entry.shape), Shape(parameter.shape));
+             ShapeText(entry.shape), ShapeText(parameter.shape));
       const bool known = entry.dtype && *entry.dtype != DType::kI32;
       if (dtype ? entry.dtype != dtype : !known)
         Fail("\"{}\": tensor \"{}\" has the type {}, which cannot be taken here; {}", path.string(), name,
@@ -61,7 +57,7 @@ void CheckTensors(const SafetensorsReader& reader, const std::filesystem::path& 
   for (const auto& item : reader.entries())
     if (!wanted.contains(item.first) && !IsMask(item.first))
       Fail("\"{}\" has a tensor \"{}\" of shape {}, and the model has none of that name", path.string(),
-           item.first, Shape(item.second.shape));
+           item.first, ShapeText(item.second.shape));
 }
 
 }  // namespace

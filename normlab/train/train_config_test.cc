@@ -130,10 +130,11 @@ TEST(TrainConfig, RefusesWhatItDoesNotUnderstand) {
 }
 
 TEST(TrainConfig, RefusesBf16ByName) {
-  EXPECT_SAYS(ErrorOf([] { With({"dtype=bf16"}); }),
-              {"dtype = \"bf16\" is not supported yet", "set dtype to f32"});
-  EXPECT_SAYS(ErrorOf([] { With({"residual_dtype=bf16"}); }),
-              {"residual_dtype = \"bf16\" is not supported yet"});
+  EXPECT_EQ(With({"dtype=bf16"}).OperandType(), DType::kBF16);
+  EXPECT_EQ(With({"dtype=bf16"}).ResidualType(), DType::kF32);
+  EXPECT_NO_THROW(With({"dtype=bf16", "residual_dtype=bf16"}).Validate());
+  EXPECT_SAYS(ErrorOf([] { With({"residual_dtype=bf16"}).Validate(); }),
+              {"residual_dtype = bf16", "dtype = f32", "set both to bf16"});
   EXPECT_SAYS(ErrorOf([] { With({"dtype=f31"}); }), {"unknown dtype \"f31\"", "f32"});
   EXPECT_EQ(TrainConfig{}.OperandType(), DType::kF32);
   EXPECT_EQ(TrainConfig{}.ResidualType(), DType::kF32);
@@ -212,6 +213,22 @@ TEST(TrainConfig, OptionsThatANormDoesNotReadAreTakenOut) {
   EXPECT_EQ(kept("no_norm"), "");
   set.model.norm_gain = true;
   EXPECT_EQ(kept("rmsnorm"), "norm_eps norm_weight_offset ");  // norm_cast: in fp32 both are the same
+}
+
+TEST(TrainConfig, OptionsThatANormDoesNotReadAreNamedWithTheReason) {
+  TrainConfig config;
+  EXPECT_TRUE(UnusedNormOptions(config).empty());
+  config.model.norm_type = "dyt";
+  config.model.norm_gain = false;
+  config.model.norm_eps = 0.1;
+  config.model.norm_weight_offset = 1;
+  const std::vector<UnusedOption> unused = UnusedNormOptions(config);
+  ASSERT_EQ(unused.size(), 2u);
+  EXPECT_EQ(unused[0].key, "norm_eps");
+  EXPECT_EQ(unused[0].value, 0.1);
+  EXPECT_EQ(unused[0].reason, "dyt does not use it");
+  EXPECT_EQ(unused[1].key, "norm_weight_offset");
+  EXPECT_EQ(unused[1].reason, "dyt does not use it without its gain");
 }
 
 TEST(TrainConfig, EveryKeyRefusesAValueOfAnotherType) {

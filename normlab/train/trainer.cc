@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "normlab/base/text.h"
+
 namespace normlab {
 namespace {
 
@@ -33,11 +35,7 @@ GptShape ShapeOf(const TrainConfig& config) {
 }
 
 std::string Divergence::ToString() const {
-  std::string text = fmt::format("{} became {} at step {}", what,
-                                 std::isnan(value) ? "nan"
-                                 : value < 0       ? "-inf"
-                                                   : "inf",
-                                 step + 1);
+  std::string text = fmt::format("{} became {} at step {}", what, NonFiniteText(value), step + 1);
   if (tensor) text += fmt::format("; first non-finite gradient: {}", *tensor);
   return text;
 }
@@ -52,8 +50,7 @@ Trainer::Trainer(Device& device, const TrainConfig& config, std::shared_ptr<cons
                 .min_learning_rate = config.MinLearningRate(),
                 .warmup_steps = config.WarmupSteps(),
                 .steps = config.steps},
-      model_(device, config.model, config.init,
-             ShapeOf(config)) {
+      model_(device, config.model, config.init, ShapeOf(config)) {
   const int64_t flat = model_.parameters().flat_elements();
   moments_arena_ = Arena(device, [&](Arena::Planner& plan) {
     m_ = plan.Take({flat}, device.compute_dtype());

@@ -73,6 +73,7 @@ class Trainer {
   const TrainPosition& position() const { return position_; }
   void MoveTo(const TrainPosition& position) {
     position_ = position;
+    bounded_steps_ = -1;  // bound_ was of the weights before
     model_.RefreshOperands();
   }
   Device& device() const { return device_; }

@@ -227,6 +227,20 @@ TEST(Trainer, AnUpdateThatOverflowsIsNotMade) {
   }
 }
 
+// A bound that is carried on from step to step says nothing of a state that came from elsewhere.
+TEST(Trainer, TheBoundIsTakenAnewWhereTheStateCameFromElsewhere) {
+  const auto device = MakeCpuDevice({.threads = 2});
+  // With beta1^2 above beta2 the second moment says nothing about the first.
+  Trainer trainer(*device, SmallConfig({"beta1=0.99"}), SmallText());
+  RunSteps(trainer, *device, 4);
+  const double huge = 1e38;
+  device->Upload({&huge, 1}, trainer.first_moments().Slice(7, 8));
+  trainer.MoveTo(trainer.position());  // of the same step, as another run's checkpoint may be
+  const StepResult step = trainer.Step();
+  ASSERT_TRUE(step.divergence.has_value());
+  EXPECT_EQ(step.divergence->what, "the bound of the next weights");
+}
+
 // T-11: whatever the rate, the weights are finite when a run has diverged; and below the range nothing is
 // called divergence that is none.
 TEST(Trainer, WeightsAreFiniteAfterEveryDivergence) {

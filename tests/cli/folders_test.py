@@ -173,7 +173,10 @@ class Folders(program.Case):
         shown = self.good(*self.study()).stdout
         self.assertEqual(self.good(*self.study(), NORMLAB_MEMORY_MIB="1").stdout, shown)
         more = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "3")
+        before = self.tree()
         self.refused(1, ["needs about", "NORMLAB_MEMORY_MIB"], *more, NORMLAB_MEMORY_MIB="1")
+        self.assertEqual(self.tree(), before)
+        self.assertEqual(self.good(*self.study()).stdout, shown)  # it was not extended
         self.good(*more)
 
     def test_what_can_be_made_again_is(self):
@@ -222,8 +225,21 @@ class Folders(program.Case):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertRegex(done.stderr, r"normlab: error: cannot write \".*\": File too large.*ulimit -f")
                 self.whole_files(self.folder / "run")
-        # The result is kept where only the weights were too large.
+        # The result is kept where only the weights were too large, and nobody is told that these are there.
         self.assertEqual(json.loads((self.folder / "run/run.json").read_bytes())["status"], "done")
+        again = self.run_program("train", "--resume", "--out", "run")
+        self.assertEqual(again.returncode, 1, again.stdout)
+        self.assertRegex(again.stderr, r"normlab: error: .* left no weights: .*File too large.*--out")
+        self.assertIn("run: run.json, metrics.jsonl\n", again.stdout)
+
+    def test_a_cell_whose_weights_could_not_be_saved_runs_again(self):
+        command = self.study("--save-models")
+        done = self.run_program(*command, preexec_fn=small_files(20000))  # records fit, weights do not
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("4 of 4 cells failed", done.stderr)
+        self.assertIn("the same command runs these again", done.stderr)
+        self.good(*command)
+        self.assertEqual(len(list((self.folder / "study").rglob("model.safetensors"))), 4)
 
     # C-08, and S-13's full disk: cells that cannot be written fail with the reason, and the next start runs them.
     def test_a_study_survives_a_limit_on_the_size_of_files(self):

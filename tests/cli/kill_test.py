@@ -24,7 +24,8 @@ SEED = 1
 # Steps of four micro-batches; checkpoints so often that many kills meet one being written.
 RUN = ["--set", "emb_dim=48", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "held_out_windows=32", "--context", "32",
        "--batch", "8", "--set", "micro_batch=2", "--data", "text.txt", "--threads", "1", "--checkpoint-every", "3"]
-TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "150"]
+# --json: what is told on the way, a resumption too, goes to stderr.
+TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "150", "--json"]
 COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "60", "--save-models"]
 
 
@@ -87,6 +88,7 @@ class Kill(program.Case):
     def test_train_goes_on_with_the_same_bits(self):
         run = self.folder / "killed"
         self.kill_until_done(TRAIN, lambda: ["--resume"] if (run / ".lock").exists() else [], "killed", outcome)
+        self.assertGreater(self.resumptions, 0, "no run was cut off: the kills came too early or too late")
 
     def test_compare_goes_on_inside_its_cells(self):
         def outcomes(study):

@@ -127,7 +127,7 @@ class Limits(program.Case):
             data = ["--data", "text.txt", "--out", "out"]
             for value in ("", "nope", "Tiny", "tiny "):
                 rows.append((1, ["preset", value], [command, "--preset", value, *data]))
-            for value in ("f16", "bf16", "1", "f32 x"):
+            for value in ("f16", "bf8", "1", "f32 x"):
                 rows.append((1, ["dtype", value], [command, "--dtype", value, *data]))
             for option, key in (("--steps", "steps"), ("--batch", "batch"), ("--context", "window")):
                 rows += [(1, [key, value], [command, option, value, *data]) for value in [*NO_WHOLE_NUMBERS, "0"]]

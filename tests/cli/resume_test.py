@@ -164,6 +164,38 @@ class Resume(program.Case):
         checkpoints.symlink_to(away)
         self.assertIn("after 15 of 20", self.good(*commands[0]).stdout)
         self.assertEqual((self.folder / "run/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
+        # What a finished run does not need is gone from the other disk too.
+        self.assertEqual(list(away.iterdir()), [])
+        self.assertFalse(checkpoints.is_symlink())
+
+    # The first look at the folder must be repeated under the lock: another start may have finished the run since.
+    def test_a_run_that_ends_while_another_start_prepares_is_shown_and_not_begun_again(self):
+        first = subprocess.Popen([program.BINARY, *self.train(steps="2000")], cwd=self.folder, env=self.environment(),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        metrics = self.folder / "run/metrics.jsonl"
+        while first.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+            time.sleep(0.001)
+        first.send_signal(signal.SIGSTOP)
+        # The second start looks, then reads its configuration, which comes through a pipe when the first has ended.
+        os.mkfifo(self.folder / "pipe")
+        second = subprocess.Popen([program.BINARY, *self.train("--resume", "--config", "pipe", steps="2000")], cwd=self.folder,
+                                  env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = None
+        while second.poll() is None and pipe is None:
+            try:
+                pipe = os.open(self.folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:  # nobody reads yet
+                time.sleep(0.001)
+        first.send_signal(signal.SIGCONT)
+        self.assertEqual(first.wait(timeout=60), 0)
+        self.assertIsNotNone(pipe, "the second start did not wait for its configuration")
+        before = self.contents()
+        os.write(pipe, b"{}")
+        os.close(pipe)
+        _, stderr = second.communicate(timeout=60)
+        self.assertEqual(second.returncode, 0, stderr)
+        self.assertIn("nothing to resume", stderr)
+        self.assertEqual(self.contents(), before)
 
     def test_a_folder_or_a_pipe_in_place_of_a_file_is_damage_too(self):
         self.with_checkpoints()
@@ -270,6 +302,23 @@ class Resume(program.Case):
         self.assertIn("ulimit", done.stderr)
         self.assertEqual(list((self.folder / "run/checkpoints").iterdir()), [])
         self.assertEqual(json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))["steps_done"], 4)
+
+    def test_an_old_checkpoint_that_cannot_be_removed_is_told_as_that(self):
+        self.with_checkpoints()
+        (self.folder / "run/run.json").unlink()
+        shutil.rmtree(self.checkpoint(15))
+        self.checkpoint(5).chmod(0o555)  # what is in it cannot be removed, but for root
+        root = os.geteuid() == 0
+        if root:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, 65534, 65534)
+        command = [program.BINARY, "train", "--resume", "--out", "run", "--checkpoint-every", "5", "--keep-checkpoints", "1"]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=120,
+                              user=65534 if root else None, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("no checkpoint of step", done.stderr)
+        self.assertRegex(done.stderr, r"note: an older checkpoint stays: cannot remove .*step-00000005.*ermission")
+        self.assertTrue((self.checkpoint(15) / "state.json").exists())
 
 
 program.main()

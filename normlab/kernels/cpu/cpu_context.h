@@ -1,6 +1,7 @@
 #pragma once
-// What every CPU operation is given: the number of threads, scratch memory, and the library's products of bf16. Scratch grows to the largest
-// request, which the first step makes; after that no operation allocates. Valid until the operation returns.
+// What every CPU operation is given: the number of threads, scratch memory, and the library's products of
+// bf16. Scratch grows to the largest request, which the first step makes; after that no operation allocates.
+// Valid until the operation returns.
 
 #include <cstddef>
 #include <memory>

@@ -212,6 +212,18 @@ std::optional<NormImplementation> ForcedCpuNorm() {
   return forced == NormImplementation::kFastest ? std::nullopt : std::optional(forced);
 }
 
+std::string CpuBf16Products() {
+  switch (cpu::NativeBf16()) {
+    case cpu::Bf16Instructions::kAmx:
+      return "AMX";
+    case cpu::Bf16Instructions::kAvx512Bf16:
+      return "AVX-512-BF16";
+    case cpu::Bf16Instructions::kNone:
+      break;
+  }
+  return "emulated";
+}
+
 std::string CpuLibraryVersion() { return cpu::OneDnnVersion(); }
 
 bool LimitCpuIsa(std::string_view isa) {

@@ -28,6 +28,10 @@ bool LimitCpuIsa(std::string_view isa);
 // name that is none.
 std::optional<NormImplementation> ForcedCpuNorm();
 
+// What computes products of bf16 operands under the current limit: "AMX", "AVX-512-BF16" or, where the
+// processor has neither, "emulated": operands widened to fp32 panel by panel and multiplied in fp32.
+std::string CpuBf16Products();
+
 // Version of the library that computes the products, for records: "2.6.3" (oneDNN).
 std::string CpuLibraryVersion();
 

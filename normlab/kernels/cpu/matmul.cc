@@ -103,12 +103,12 @@ void MatMul(CpuContext& context, const MatMulArgs& args) {
         break;
       case Epilogue::kBiasGelu:
         AddBiasGelu<float>(rows, cols, bias, {block.c, ldc},
-                    {args.gelu.as<float>() + r0 * args.gelu.strides[0] + c0, args.gelu.strides[0]});
+                           {args.gelu.as<float>() + r0 * args.gelu.strides[0] + c0, args.gelu.strides[0]});
         break;
       case Epilogue::kGeluBackward:
-        MultiplyByGeluGradient<float>(rows, cols,
-                               {args.z.as<const float>() + r0 * args.z.strides[0] + c0, args.z.strides[0]},
-                               {block.c, ldc});
+        MultiplyByGeluGradient<float>(
+            rows, cols, {args.z.as<const float>() + r0 * args.z.strides[0] + c0, args.z.strides[0]},
+            {block.c, ldc});
         break;
     }
   });

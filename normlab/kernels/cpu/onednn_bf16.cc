@@ -56,8 +56,8 @@ class Layout {
   dnnl_memory_desc_t md_;
 };
 
-// oneDNN takes its number of threads from OpenMP's setting, some implementations when a primitive is described
-// and some when it runs.
+// oneDNN takes its number of threads from OpenMP's setting, some implementations when a primitive is
+// described and some when it runs.
 class OneThread {
  public:
   OneThread() : saved_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -160,9 +160,13 @@ class Bf16Products::Product {
   std::vector<Slot> slots_;
 };
 
-bool HasNativeBf16Products() {
-  constexpr int kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // a set of bits, one for each extension
-  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
+Bf16Instructions NativeBf16() {
+  // Sets of bits, one for each extension.
+  const int isa = dnnl_get_effective_cpu_isa();
+  const auto has = [isa](int wanted) { return (isa & wanted) == wanted; };
+  if (has(dnnl_cpu_isa_avx512_core_amx)) return Bf16Instructions::kAmx;
+  if (has(dnnl_cpu_isa_avx512_core_bf16)) return Bf16Instructions::kAvx512Bf16;
+  return Bf16Instructions::kNone;
 }
 
 Bf16Products::Bf16Products(int threads) : threads_(threads) {}

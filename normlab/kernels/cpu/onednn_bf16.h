@@ -13,9 +13,11 @@
 
 namespace normlab::cpu {
 
-// Whether bf16 products run on the processor's own bf16 instructions under the current limit. Where they do
-// not, oneDNN refuses them (AVX2) or takes five times as long as in fp32 (plain AVX-512).
-bool HasNativeBf16Products();
+// What bf16 products run on under the current limit. Where the processor has no instructions for them, oneDNN
+// refuses them (AVX2) or takes five times as long as in fp32 (plain AVX-512), and is not asked.
+enum class Bf16Instructions { kNone, kAvx512Bf16, kAmx };
+Bf16Instructions NativeBf16();
+inline bool HasNativeBf16Products() { return NativeBf16() != Bf16Instructions::kNone; }
 
 // Row-major c[m,n] = op(a)[m,k] op(b)[k,n] (+ bias[n]) (+ c). With transpose_a, a is stored [k,m]; likewise
 // b [n,k].

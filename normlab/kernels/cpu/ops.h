@@ -15,10 +15,10 @@ void AttentionForward(CpuContext& context, const AttentionForwardArgs& args);   
 void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args);
 void EmbeddingForward(CpuContext& context, const EmbeddingForwardArgs& args);  // embedding.cc
 void EmbeddingBackward(CpuContext& context, const EmbeddingBackwardArgs& args);
-void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);  // cross_entropy.cc
-void AdamW(CpuContext& context, const AdamWArgs& args);                // optimizer.cc
+void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);    // cross_entropy.cc
+void AdamW(CpuContext& context, const AdamWArgs& args);                  // optimizer.cc
 void NarrowFlat(CpuContext& context, const View& from, const View& to);  // optimizer.cc; dense f32 to bf16
-double SumSquares(CpuContext& context, const View& x);                 // optimizer.cc
+double SumSquares(CpuContext& context, const View& x);                   // optimizer.cc
 
 // Floats of scratch memory that these ask for; the others ask for none.
 int64_t MatMulFloats(CpuContext& context, const MatMulArgs& args);

@@ -1,6 +1,6 @@
-// AdamW in one pass over flat memory (read g, w, m, v; write w, m, v: 28 bytes an element, and 2 more where the
-// products want the weights in bf16), and the sum of
-// squares that clipping needs. Chunks of fixed size make both independent of the number of threads.
+// AdamW in one pass over flat memory (read g, w, m, v; write w, m, v: 28 bytes an element, and 2 more where
+// the products want the weights in bf16), and the sum of squares that clipping needs. Chunks of fixed size
+// make both independent of the number of threads.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/optimizer.cc"
@@ -64,13 +64,11 @@ HWY_INLINE void AdamVector(D d, const AdamNumbers& n, const float* g, float* w, 
 HWY_ATTR void AdamChunk(int64_t count, const AdamNumbers& n, const float* g, float* w, float* m, float* v,
                         BFloat16* low) {
   if (low == nullptr)
-    ForColumns(count, [&](auto d, int64_t i) HWY_ATTR {
-      AdamVector<false>(d, n, g + i, w + i, m + i, v + i, nullptr);
-    });
+    ForColumns(count, [&](auto d, int64_t i)
+                          HWY_ATTR { AdamVector<false>(d, n, g + i, w + i, m + i, v + i, nullptr); });
   else
-    ForColumns(count, [&](auto d, int64_t i) HWY_ATTR {
-      AdamVector<true>(d, n, g + i, w + i, m + i, v + i, low + i);
-    });
+    ForColumns(count, [&](auto d, int64_t i)
+                          HWY_ATTR { AdamVector<true>(d, n, g + i, w + i, m + i, v + i, low + i); });
 }
 
 // 16 float64 lanes on every instruction set, so that the order of addition is one.
@@ -136,7 +134,8 @@ void AdamW(CpuContext& context, const AdamWArgs& args) {
       const bool wanted = low != nullptr && args.low_begin <= from && from < low_end;
       HWY_DYNAMIC_DISPATCH(AdamChunk)
       (to - from, n, args.gradient.as<const float>() + from, args.weight.as<float>() + from,
-       args.m.as<float>() + from, args.v.as<float>() + from, wanted ? low + (from - args.low_begin) : nullptr);
+       args.m.as<float>() + from, args.v.as<float>() + from,
+       wanted ? low + (from - args.low_begin) : nullptr);
     }
   });
 }

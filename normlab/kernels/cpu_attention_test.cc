@@ -11,7 +11,9 @@
 //   sqrt D) u sum| |
 //             ds = p (dp - delta) / sqrt(D): |ds| (P + 3 u) + p (e_dp + e_delta) / sqrt(D);  each of dq, dk,
 //             dv carries these through its sum and adds (4 + sqrt T) u of the sum of magnitudes.
-// What is stored as bf16 is rounded once more.
+// What is stored as bf16 is rounded once more, w = 2^-8; and in bf16 the probabilities and the gradients of
+// scores may be rounded to bf16 before the products that read them: p and ds each have a relative error of w
+// more there.
 // Below e^-87 = 1.6e-38 an exponential is 0 (denormals are flushed everywhere): kTiny covers that in every p.
 
 #include <algorithm>
@@ -76,6 +78,8 @@ class CpuAttention : public CpuAgainstReference {
  protected:
   void CheckBoth(const Shape& s, bool thirds, double spread = 1) {
     CheckBoth(s, thirds, spread, DType::kF32);
+  }
+  void CheckBothBf16(const Shape& s, bool thirds, double spread = 1) {
     CheckBoth(s, thirds, spread, DType::kBF16);
   }
 
@@ -107,7 +111,7 @@ class CpuAttention : public CpuAgainstReference {
         [&](const std::vector<Values>& want) {
           o = want[0], lse = want[1];
           for (double& value : lse) value = RoundToF32(value);
-          std::vector<Expected> expected = ForwardTolerance(s, q, k, v, want[1]);
+          std::vector<Expected> expected = ForwardTolerance(s, q, k, v, want[1], stored);
           expected[0].tolerance = rounded(expected[0].tolerance, o);
           for (double& value : o) value = RoundToF32(value);
           if (stored != 0) o = RoundedToBf16(std::move(o));
@@ -132,7 +136,7 @@ class CpuAttention : public CpuAgainstReference {
           return std::vector<Values>{gradient.Read(0), gradient.Read(1), gradient.Read(2)};
         },
         [&](const std::vector<Values>& want) {
-          std::vector<Expected> expected = BackwardTolerance(s, q, k, v, o, lse, d_o, want);
+          std::vector<Expected> expected = BackwardTolerance(s, q, k, v, o, lse, d_o, want, stored);
           for (size_t i = 0; i < want.size(); ++i)
             expected[i].tolerance = rounded(expected[i].tolerance, want[i]);
           return expected;
@@ -158,8 +162,9 @@ class CpuAttention : public CpuAgainstReference {
     return scores;
   }
 
+  // `rounding` is that of p and ds before they are multiplied.
   static std::vector<Expected> ForwardTolerance(const Shape& s, const Values& q, const Values& k,
-                                                const Values& v, const Values& lse) {
+                                                const Values& v, const Values& lse, double rounding) {
     Values to(s.elements()), tlse(lse.size());
     for (int64_t b = 0; b < s.b; ++b)
       for (int64_t h = 0; h < s.h; ++h)
@@ -167,7 +172,7 @@ class CpuAttention : public CpuAgainstReference {
           const int64_t at = (b * s.h + h) * s.t + i;
           const Scores scores = ScoresOf(s, q, k, b, h, i, lse[at]);
           tlse[at] = scores.error + SumBound(i + 1) + 2 * kU * std::abs(lse[at]);
-          const double relative = 2 * scores.error + 2 * SumBound(i + 1) + 2 * kU;
+          const double relative = 2 * scores.error + 2 * SumBound(i + 1) + 2 * kU + rounding;
           for (int64_t j = 0; j <= i; ++j)
             for (int64_t c = 0; c < s.d; ++c)
               Row(to, s, b, i, h)[c] +=
@@ -178,7 +183,8 @@ class CpuAttention : public CpuAgainstReference {
 
   static std::vector<Expected> BackwardTolerance(const Shape& s, const Values& q, const Values& k,
                                                  const Values& v, const Values& o, const Values& lse,
-                                                 const Values& d_o, const std::vector<Values>& want) {
+                                                 const Values& d_o, const std::vector<Values>& want,
+                                                 double rounding) {
     Values tq(s.elements()), tk(s.elements()), tv(s.elements());
     const double root = std::sqrt(static_cast<double>(s.d)), own = SumBound(s.t);
     for (int64_t b = 0; b < s.b; ++b)
@@ -195,9 +201,11 @@ class CpuAttention : public CpuAgainstReference {
             const double ds_error = ds * (p_error + 3 * kU) +
                                     (p * SumBound(s.d) + kTiny) * (dp.magnitude + delta.magnitude) / root;
             for (int64_t c = 0; c < s.d; ++c) {
-              Row(tq, s, b, i, h)[c] += (ds_error + (own + 2 * kU) * ds) * std::abs(Row(k, s, b, j, h)[c]);
-              Row(tk, s, b, j, h)[c] += (ds_error + (own + 2 * kU) * ds) * std::abs(Row(q, s, b, i, h)[c]);
-              Row(tv, s, b, j, h)[c] += (p * (p_error + own) + kTiny) * std::abs(do_row[c]);
+              Row(tq, s, b, i, h)[c] +=
+                  (ds_error + (own + 2 * kU + rounding) * ds) * std::abs(Row(k, s, b, j, h)[c]);
+              Row(tk, s, b, j, h)[c] +=
+                  (ds_error + (own + 2 * kU + rounding) * ds) * std::abs(Row(q, s, b, i, h)[c]);
+              Row(tv, s, b, j, h)[c] += (p * (p_error + own + rounding) + kTiny) * std::abs(do_row[c]);
             }
           }
         }
@@ -218,6 +226,18 @@ TEST_F(CpuAttention, AgreesOnDenseAndOnManyHeads) {
   CheckBoth({2, 40, 3, 16}, true);
   CheckBoth({1, 5, 1, 1}, false);
   CheckBoth({1, 7, 1, 300}, true);  // wider than one block of outputs
+}
+
+// One block of queries and several, whole and in part; heads wider than a vector and narrower.
+TEST_F(CpuAttention, Bf16AgreesAtEveryLengthAndWidth) {
+  for (const int64_t t : {1, 2, 31, 32, 33, 128, 130})
+    for (const int64_t d : {8, 32, 64, 80}) CheckBothBf16({1, t, 2, d}, true);
+  CheckBothBf16({1, 300, 1, 16}, true);
+  CheckBothBf16({3, 33, 5, 8}, false);
+  CheckBothBf16({2, 40, 3, 16}, true);
+  CheckBothBf16({1, 5, 1, 1}, false);
+  CheckBothBf16({1, 7, 1, 300}, true);
+  CheckBothBf16({1, 33, 2, 32}, true, 100);
 }
 
 // Scores up to some hundred: the maximum is subtracted before the exponential.

@@ -18,6 +18,7 @@
 
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/math-inl.h"
+#include "normlab/kernels/cpu/onednn_bf16.h"
 #include "normlab/kernels/cpu/ops.h"
 #include "normlab/kernels/cpu/storage-inl.h"
 
@@ -313,13 +314,26 @@ HWY_EXPORT(ForwardTaskBf16);
 HWY_EXPORT(BackwardTaskF32);
 HWY_EXPORT(BackwardTaskBf16);
 
-int64_t AttentionForwardFloats(const View& q, int threads) { return ShapeOf(q).forward_floats() * threads; }
-int64_t AttentionBackwardFloats(const View& q, int threads) { return ShapeOf(q).backward_floats() * threads; }
+namespace {
+
+// Heads of bf16 go through products of bf16 where the processor has them, else through fp32 panels.
+bool Native(const View& q) { return q.dtype == DType::kBF16 && HasNativeBf16Products(); }
+
+}  // namespace
+
+int64_t AttentionForwardFloats(CpuContext& context, const AttentionForwardArgs& args) {
+  if (Native(args.q)) return AttentionForwardBf16Floats(context, args);
+  return ShapeOf(args.q).forward_floats() * context.threads();
+}
+int64_t AttentionBackwardFloats(CpuContext& context, const AttentionBackwardArgs& args) {
+  if (Native(args.q)) return AttentionBackwardBf16Floats(context, args);
+  return ShapeOf(args.q).backward_floats() * context.threads();
+}
 
 void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
+  if (Native(args.q)) return AttentionForwardBf16(context, args);
   const int64_t per_thread = ShapeOf(args.q).forward_floats();
-  float* const scratch =
-      context.Scratch(static_cast<size_t>(AttentionForwardFloats(args.q, context.threads())));
+  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
     float* const own = scratch + thread * per_thread;
     args.q.dtype == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(ForwardTaskBf16)(args, task, own)
@@ -328,9 +342,9 @@ void AttentionForward(CpuContext& context, const AttentionForwardArgs& args) {
 }
 
 void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args) {
+  if (Native(args.q)) return AttentionBackwardBf16(context, args);
   const int64_t per_thread = ShapeOf(args.q).backward_floats();
-  float* const scratch =
-      context.Scratch(static_cast<size_t>(AttentionBackwardFloats(args.q, context.threads())));
+  float* const scratch = context.Scratch(static_cast<size_t>(per_thread * context.threads()));
   ParallelFor(context.threads(), args.q.shape[0] * args.q.shape[2], [&](int64_t task, int thread) {
     float* const own = scratch + thread * per_thread;
     args.q.dtype == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(BackwardTaskBf16)(args, task, own)

@@ -13,6 +13,10 @@ void MatMulBf16(CpuContext& context, const MatMulArgs& args);                   
 void BiasGradient(CpuContext& context, const View& dy, const View& dbias, bool accumulate);  // matmul.cc
 void AttentionForward(CpuContext& context, const AttentionForwardArgs& args);                // attention.cc
 void AttentionBackward(CpuContext& context, const AttentionBackwardArgs& args);
+void AttentionForwardBf16(CpuContext& context, const AttentionForwardArgs& args);  // attention_bf16.cc
+void AttentionBackwardBf16(CpuContext& context, const AttentionBackwardArgs& args);
+int64_t AttentionForwardBf16Floats(CpuContext& context, const AttentionForwardArgs& args);
+int64_t AttentionBackwardBf16Floats(CpuContext& context, const AttentionBackwardArgs& args);
 void EmbeddingForward(CpuContext& context, const EmbeddingForwardArgs& args);  // embedding.cc
 void EmbeddingBackward(CpuContext& context, const EmbeddingBackwardArgs& args);
 void CrossEntropy(CpuContext& context, const CrossEntropyArgs& args);    // cross_entropy.cc
@@ -23,7 +27,7 @@ double SumSquares(CpuContext& context, const View& x);                   // opti
 // Floats of scratch memory that these ask for; the others ask for none.
 int64_t MatMulFloats(CpuContext& context, const MatMulArgs& args);
 int64_t BiasGradientFloats(int64_t rows, int64_t cols);
-int64_t AttentionForwardFloats(const View& q, int threads);
-int64_t AttentionBackwardFloats(const View& q, int threads);
+int64_t AttentionForwardFloats(CpuContext& context, const AttentionForwardArgs& args);
+int64_t AttentionBackwardFloats(CpuContext& context, const AttentionBackwardArgs& args);
 
 }  // namespace normlab::cpu

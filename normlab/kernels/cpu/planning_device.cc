@@ -56,10 +56,10 @@ class CpuPlanningDevice final : public PlanningDevice {
     return cpu_->NormImplementations(spec, cols);
   }
   void AttentionForward(const AttentionForwardArgs& args) override {
-    TakeScratch(cpu::AttentionForwardFloats(args.q, threads()));
+    TakeScratch(cpu::AttentionForwardFloats(context_, args));
   }
   void AttentionBackward(const AttentionBackwardArgs& args) override {
-    TakeScratch(cpu::AttentionBackwardFloats(args.q, threads()));
+    TakeScratch(cpu::AttentionBackwardFloats(context_, args));
   }
   void EmbeddingForward(const EmbeddingForwardArgs&) override {}
   void EmbeddingBackward(const EmbeddingBackwardArgs&) override {}

@@ -18,6 +18,7 @@
 #include "normlab/base/folder_lock.h"
 #include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/study/text_table.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
 #include "normlab/train/run_folder.h"
@@ -47,6 +48,7 @@ struct TrainArguments {
   RunArguments run;
   CheckpointArguments checkpoints;
   std::optional<std::string> norm, initial_weights;
+  bool profile = false;
   bool resuming = false, from_preset = false;  // whether the options were given
   std::string checkpoint;                      // of --resume; empty: the latest
 };
@@ -130,6 +132,24 @@ std::string Banner(const Trainer& trainer, const Machine& machine, const std::st
   return text + Line("memory", memory);
 }
 
+// Seconds by operation. What is left over went by between them: batches, and the host's own work.
+std::string ProfileTable(const RunRecord& record) {
+  TextTable table({{"operation"}, {"calls a step"}, {"ms a step"}, {"share"}});
+  const double steps = static_cast<double>(record.steps_done);
+  double sum = 0;
+  const auto add = [&](const std::string& name, const std::string& calls, double seconds) {
+    table.AddRow({name, calls, fmt::format("{:.3f}", 1e3 * seconds / steps),
+                  fmt::format("{:.1f}%", 100 * seconds / record.time_s)});
+  };
+  for (const OperationTime& time : record.profile) {
+    add(time.name, fmt::format("{:.3g}", static_cast<double>(time.calls) / steps), time.seconds);
+    sum += time.seconds;
+  }
+  add("between operations", "", record.time_s - sum);
+  add("step", "", record.time_s);
+  return "\n" + table.Render(80) + "\n";
+}
+
 std::string Summary(const RunRecord& record, const fs::path& folder) {
   std::string text =
       Line("trained", fmt::format("{} in {}: {} tokens/s{}", Counted(record.steps_done, "step"),
@@ -138,6 +158,7 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
                                       ? fmt::format("; matrix products alone would take {:.0f}% of the time",
                                                     100 * *record.products_share)
                                       : ""));
+  if (!record.profile.empty() && record.steps_done > 0) text += ProfileTable(record);
   if (record.train_loss)
     text += Line("loss", fmt::format("{:.4f} nats in training, mean of the last tenth of the steps",
                                      *record.train_loss));
@@ -260,7 +281,9 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
   if (arguments.resuming && arguments.initial_weights)
     throw UsageError(
         "--resume goes on with the weights of the run, --init-weights starts a new one; give one of them");
-  RunOptions options{.folder = folder, .checkpoints = MakeCheckpointPolicy(arguments.checkpoints)};
+  RunOptions options{.folder = folder,
+                     .checkpoints = MakeCheckpointPolicy(arguments.checkpoints),
+                     .profile = arguments.profile};
 
   std::optional<Resumption> resumed;
   const auto find = [&](const std::function<void(const std::string&)>& note) {
@@ -367,6 +390,8 @@ Command AddTrain(CLI::App& program) {
                    "starts from the weights of a safetensors file, with a fresh optimizer")
       ->type_name("FILE")
       ->group("What is trained");
+  parser->add_flag("--profile", arguments->profile, "shows at the end what each kind of operation took")
+      ->group("How it is run");
   parser->footer(kFooter);
   return {.parser = parser,
           .run =

@@ -11,6 +11,7 @@
 #include "normlab/base/files.h"
 #include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/kernels/profiling_device.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run_folder.h"
 #include "normlab/train/tensor_file.h"
@@ -95,7 +96,9 @@ class Run {
   Run(const TrainConfig& config, std::shared_ptr<const TokenSource> tokens, const RunOptions& options)
       : options_(options),
         device_(MakeCpuDevice({.threads = options.threads})),
-        trainer_(*device_, config, std::move(tokens)) {
+        profiling_device_(*device_),
+        trainer_(options.profile ? static_cast<Device&>(profiling_device_) : *device_, config,
+                 std::move(tokens)) {
     record_.config = ToJson(config);
     record_.norm_implementation = Name(trainer_.model().norm_implementation());
     record_.data = DataRecord(trainer_.tokens(), trainer_.split());
@@ -197,8 +200,10 @@ class Run {
         record_.status = RunStatus::kInterrupted;
         break;
       }
+      profiling_device_.Keep(true);
       const std::optional<StepResult> result =
           trainer_.StepOrPause([&] { return Stopped() || SaveIsDue(/*after_step=*/false); });
+      profiling_device_.Keep(false);
       if (!result) {
         if (!Stopped()) SaveState();
         continue;
@@ -219,6 +224,7 @@ class Run {
       Report(RunProgress::Phase::kTraining);
       if (SaveIsDue(/*after_step=*/true)) SaveState();
     }
+    record_.profile = profiling_device_.Times();
     if (times.empty()) return;
     record_.tokens_per_s = static_cast<double>(record_.tokens) / record_.time_s;
     record_.products_share = ProductsShare(Median(times));
@@ -353,6 +359,7 @@ class Run {
 
   const RunOptions& options_;
   std::unique_ptr<Device> device_;
+  ProfilingDevice profiling_device_;
   Trainer trainer_;
   RunRecord record_;
   PastSteps past_;  // of all parts of the run

@@ -47,6 +47,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> initial_weights;  // safetensors of this model's shape, not random ones
   bool measure_bound = true;                             // products_bound_s at the start
   std::optional<double> products_bound_s;                // known from an equal run: not measured again
+  bool profile = false;                                  // keep the time of each kind of operation
   std::function<void(const RunProgress&)> on_progress;
   std::function<void(const Trainer&)> on_start;     // model and data are ready, nothing is written
   std::function<void(const std::string&)> on_note;  // a checkpoint that could not be written or removed

@@ -80,6 +80,11 @@ Json ToJson(const RunRecord& record) {
   json["test_loss"] = ToJson(record.test_loss);
   json["products_bound_s"] = ToJson(record.products_bound_s);
   json["products_share"] = ToJson(record.products_share);
+  if (!record.profile.empty()) {
+    json["profile"] = Json::array();
+    for (const OperationTime& time : record.profile)
+      json["profile"].push_back({{"operation", time.name}, {"calls", time.calls}, {"seconds", time.seconds}});
+  }
   json["peak_bytes"] = record.peak_bytes;
   json["process_peak_bytes"] = record.process_peak_bytes ? Json(*record.process_peak_bytes) : Json();
   json["test_block_losses"] = std::move(blocks);
@@ -112,6 +117,10 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
     record.test_loss = OptionalNumberFromJson(json.at("test_loss"), "test_loss");
     record.products_bound_s = OptionalNumberFromJson(json.at("products_bound_s"), "products_bound_s");
     record.products_share = OptionalNumberFromJson(json.at("products_share"), "products_share");
+    for (const Json& time : json.value("profile", Json::array()))
+      record.profile.push_back({.name = time.at("operation").get<std::string>(),
+                                .calls = time.at("calls").get<int64_t>(),
+                                .seconds = NumberFromJson(time.at("seconds"), "seconds")});
     record.peak_bytes = json.at("peak_bytes").get<size_t>();
     record.process_peak_bytes = Optional<size_t>(json, "process_peak_bytes");
     for (const Json& loss : json.at("test_block_losses"))

@@ -11,6 +11,7 @@
 
 #include "normlab/base/json.h"
 #include "normlab/data/tokens.h"
+#include "normlab/kernels/profiling_device.h"
 #include "normlab/train/machine.h"
 #include "normlab/train/trainer.h"
 
@@ -37,6 +38,7 @@ struct RunRecord {
   std::vector<double> test_block_losses;     // one per held-out window
   std::optional<double> products_bound_s;    // of one step
   std::optional<double> products_share;      // products_bound_s / median step time; nothing above 1
+  std::vector<OperationTime> profile;        // of the training steps, where it was asked for
   size_t peak_bytes = 0;                     // device memory planned for this run, scratch included
   std::optional<size_t> process_peak_bytes;  // high-water mark of the process: may include other runs
   std::optional<Divergence> divergence;

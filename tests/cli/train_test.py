@@ -49,6 +49,28 @@ class Train(program.Case):
                 for part in unsaid:
                     self.assertNotIn(part, text.replace("gain * x / sqrt(mean(x^2) + eps)", ""))
 
+    def test_a_profile_adds_up_to_the_steps(self):
+        done = self.good(*self.train("--profile", "--dtype", "bf16"))
+        for part in ("products, gradients of weights", "norms, backward", "between operations"):
+            self.assertIn(part, done.stdout)
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        seconds = sum(row["seconds"] for row in record["profile"])
+        self.assertLess(seconds, record["time_s"])
+        self.assertGreater(seconds, 0.5 * record["time_s"])  # the steps of this test take a millisecond each
+        self.assertEqual({row["operation"]: row["calls"] for row in record["profile"]}["AdamW"], 4)
+
+    def test_bf16_is_told_and_recorded(self):
+        for number, (isa, products) in enumerate((("", None), ("avx2", "emulated"))):
+            if isa and products == "emulated" and "avx2" not in self.good("list", "devices").stdout:
+                continue
+            done = self.good(*self.train("--dtype", "bf16", out=f"run{number}"), NORMLAB_ISA=isa)
+            record = json.loads((self.folder / f"run{number}/run.json").read_text(encoding="utf-8"))
+            self.assertEqual(record["config"]["dtype"], "bf16")
+            self.assertIn("bf16 operands", done.stdout)
+            if products:
+                self.assertEqual(record["machine"]["bf16_products"], products)
+                self.assertIn("bf16 emulated", " ".join(done.stdout.split()))
+
     def test_json_is_all_that_stands_on_stdout(self):
         record = json.loads(self.good(*self.train("--json")).stdout)
         self.assertEqual(record["steps_done"], 4)

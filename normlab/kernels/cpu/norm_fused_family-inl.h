@@ -81,18 +81,24 @@ HWY_INLINE RowScale PartialScale(const Input* x, const NormForwardRows& rows) {
   return {.inv = InverseRoot(squares.Total() / static_cast<float>(rows.partial_cols) + rows.eps)};
 }
 
-// The mean as x[0] and what the others are beside it.
+// The mean as x[0] and what the others are beside it; and once more beside that, since a row may begin far
+// off its mean and sums of such differences would lose digits.
 template <class Input>
 HWY_INLINE RowScale Centre(const Input* x, int64_t cols) {
-  const float first = ToFloat(x[0]);
-  const Vec shift = Splat(first);
-  Sums sums;
-  ForEachVectorOf(
-      cols,
-      [&](int64_t c, auto part, int u)
-          NORMLAB_INLINE_BODY { sums[u] = hn::Add(sums[u], InRow(hn::Sub(Load(x + c, part), shift), part)); },
-      [&]() NORMLAB_INLINE_BODY { sums.EndBlock(); }, x);
-  return {.shift = first, .mean = sums.Total() / static_cast<float>(cols)};
+  RowScale scale{.shift = ToFloat(x[0])};
+  for (int round = 0; round < 2; ++round) {
+    const Vec shift = Splat(scale.shift), mean = Splat(scale.mean);
+    Sums sums;
+    ForEachVectorOf(
+        cols,
+        [&](int64_t c, auto part, int u) NORMLAB_INLINE_BODY {
+          const Vec v = hn::Sub(hn::Sub(Load(x + c, part), shift), mean);
+          sums[u] = hn::Add(sums[u], InRow(v, part));
+        },
+        [&]() NORMLAB_INLINE_BODY { sums.EndBlock(); }, x);
+    scale.mean += sums.Total() / static_cast<float>(cols);
+  }
+  return scale;
 }
 
 // y[c] = normalize(x[c]) * gain[c] + bias[c], rounded before the gain where the spec says so.

@@ -22,7 +22,7 @@ namespace normlab::cpu {
 namespace {
 
 std::optional<std::string> Refuses(const NormSpec& spec, int64_t) {
-  if (spec.kind != KindOf<LayerNorm>()) return fmt::format("oneDNN has no {}", InfoOf(spec.kind).name);
+  if (spec.kind != KindOf<LayerNorm>()) return fmt::format("there is no {} in oneDNN", InfoOf(spec.kind).name);
   if (!spec.gain || !spec.bias) return "it is called with a gain and a bias";
   if (!(spec.eps > 0)) return "with eps = 0 oneDNN makes NaN of a row without spread";
   if (spec.cast == NormCast::kBeforeGain) return "oneDNN does not round before the gain";

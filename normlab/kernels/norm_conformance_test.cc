@@ -10,7 +10,8 @@
 //   all but two draws of the options (residual, accumulation, aliases, gaps, alignment, gain, bias, spread)
 //   per shape
 //     and mean: some 600 draws in all, so that every pair of options meets on dozens of shapes;
-//   131072 columns at mean 0, and instruction sets other than the widest at 1000003 columns.
+//   131072 columns at mean 0, and instruction sets other than the widest at 1000003 columns;
+//   sets of storage types other than fp32 at all shapes, means and draws but one for each set and width.
 
 #include <map>
 

@@ -1,4 +1,5 @@
 // The fused kernels for the sets of types with bf16.
+#define HWY_WANT_AVX3_DL                // Highway leaves it out unless asked; here it stands for AVX-512-BF16
 #define HWY_DISABLED_TARGETS HWY_SSSE3  // which would add little but time to compile
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_fused_bf16.cc"

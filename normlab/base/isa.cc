@@ -1,3 +1,4 @@
+#define HWY_WANT_AVX3_DL  // Highway leaves it out unless asked; kernels of bf16 rows have it
 #include "normlab/base/isa.h"
 
 #include <algorithm>

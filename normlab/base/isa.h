@@ -7,8 +7,8 @@
 
 namespace normlab {
 
-// Supported here, narrowest first: a subset of "ssse3", "sse4", "avx2", "avx512". Empty: the compiler's
-// baseline.
+// Supported here, narrowest first: a subset of "ssse3", "sse4", "avx2", "avx512", "avx512_dl". Empty: the
+// compiler's baseline.
 std::vector<std::string> SupportedIsas();
 
 // The one in use now.

@@ -1,6 +1,7 @@
 // What callers of a device may not do, on both devices: the same refusals.
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -58,6 +59,15 @@ class CheckArgs : public ::testing::TestWithParam<const char*> {
   void Accepts(const NormForwardArgs& args) { EXPECT_NO_THROW(device_->NormForward(args)); }
   void Refuses(const NormBackwardArgs& args) { EXPECT_THROW(device_->NormBackward(args), std::logic_error); }
   void Accepts(const NormBackwardArgs& args) { EXPECT_NO_THROW(device_->NormBackward(args)); }
+
+  static bool Passes(const std::function<void()>& check) {
+    try {
+      check();
+      return true;
+    } catch (const std::logic_error&) {
+      return false;
+    }
+  }
 
   static constexpr int64_t kElements = 1000;
   std::unique_ptr<Device> device_;
@@ -226,6 +236,72 @@ TEST_P(CheckArgs, MessagesNameTheFieldAndBothShapes) {
   } catch (const std::logic_error& error) {
     for (const char* part : {"norm_forward", "weight", "[7]", "[8]"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+// N-19: which storage types go together, against the list of device.h, for every combination.
+TEST_P(CheckArgs, NormTakesTheSetsOfStorageTypesThatItNamesAndNoOther) {
+  const DType kAll[] = {DType::kF32, DType::kBF16, DType::kF16};
+  const auto low = [](DType d) { return d != DType::kF32; };
+  const auto in = [&](View view, DType dtype) {
+    view.dtype = dtype;
+    return view;
+  };
+  for (const DType x : kAll)
+    for (const DType y : kAll) {
+      NormForwardArgs plain = Forward();
+      plain.weight.dtype = plain.bias.dtype = plain.saved.dtype = DType::kF32;
+      plain.x = in(plain.x, x), plain.y = in(plain.y, y);
+      const bool fits = x == y || (x == DType::kF32 && low(y));
+      EXPECT_EQ(Passes([&] { CheckNormForward(plain); }), fits) << Name(x) << " " << Name(y);
+      for (const DType stream : kAll)
+        for (const DType sum : kAll) {
+          NormForwardArgs args = plain;
+          args.residual = in(Matrix(400, 4, 8), stream), args.sum = in(Matrix(450, 4, 8), sum);
+          const bool set = x == y && sum == stream && (stream == x || stream == DType::kF32);
+          EXPECT_EQ(Passes([&] { CheckNormForward(args); }), set)
+              << Name(x) << " " << Name(stream) << " " << Name(sum) << " " << Name(y);
+        }
+      for (const DType dx : kAll) {
+        NormBackwardArgs args = Backward();
+        args.weight.dtype = args.saved.dtype = args.dweight.dtype = args.dbias.dtype = DType::kF32;
+        args.x = in(args.x, x), args.dy = in(args.dy, y), args.dx = in(args.dx, dx);
+        const bool set = x == dx && (y == x || x == DType::kF32);
+        EXPECT_EQ(Passes([&] { CheckNormBackward(args); }), set) << Name(x) << Name(y) << Name(dx);
+        for (const DType copy : kAll) {
+          args.dx_low = in(Matrix(500, 4, 8), copy);
+          const bool with_copy = set && dx == DType::kF32 && low(copy) && (copy == y || !low(y));
+          EXPECT_EQ(Passes([&] { CheckNormBackward(args); }), with_copy)
+              << Name(x) << Name(y) << Name(dx) << Name(copy);
+        }
+      }
+    }
+  NormForwardArgs args = Forward();
+  args.x = in(args.x, DType::kBF16), args.y = in(args.y, DType::kF16);
+  args.weight.dtype = args.bias.dtype = args.saved.dtype = DType::kF32;
+  try {
+    CheckNormForward(args);
+    ADD_FAILURE() << "accepted";
+  } catch (const std::logic_error& error) {
+    for (const char* part : {"norm_forward", "x is bf16", "y is f16", "must be of one type"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+  // The parameters of 16-bit rows are fp32.
+  args.y.dtype = DType::kBF16;
+  EXPECT_TRUE(Passes([&] { CheckNormForward(args); }));
+  args.weight.dtype = DType::kBF16;
+  EXPECT_FALSE(Passes([&] { CheckNormForward(args); }));
+}
+
+TEST_P(CheckArgs, NormRefusesADxLowThatOverlaps) {
+  NormBackwardArgs args = Backward();
+  args.dx_low = Matrix(400, 4, 8);
+  if (device_->compute_dtype() == DType::kF32) args.dx_low.dtype = DType::kBF16;
+  Accepts(args);
+  for (View NormBackwardArgs::*field : {&NormBackwardArgs::x, &NormBackwardArgs::dy, &NormBackwardArgs::dx}) {
+    NormBackwardArgs wrong = args;
+    wrong.dx_low.data = (args.*field).data;
+    Refuses(wrong);
   }
 }
 

@@ -17,13 +17,21 @@ TEST(PlanningDevice, KnowsTheScratchOfEveryNormImplementation) {
     for (const int threads : {1, 3})
       for (const auto& [rows, cols] : {std::pair{1, 5}, {7, 768}, {200, 100}, {600, 1024}}) {
         const auto check = [&](const NormSpec& spec, const std::string& name) {
-          const NormProblem problem = RandomNormProblem(spec, rows, cols, {}, Seed());
-          const auto real = MakeCpuDevice({.threads = threads});
-          const auto planning = MakeCpuPlanningDevice({.threads = threads});
-          RunNorm(*real, problem);
-          RunNorm(*planning, problem);
-          EXPECT_EQ(Scratch(*planning), Scratch(*real))
-              << name << " " << rows << " x " << cols << " on " << threads << " threads";
+          // Two shapes meet every set of storage types, the others fp32 alone.
+          std::vector<NormStorage> storages = {{}};
+          if (cols == 100 || rows == 1)
+            storages.insert(storages.end(), LowStorages().begin(), LowStorages().end());
+          for (const NormStorage& storage : storages)
+            for (const bool residual : {false, true}) {
+              const NormProblem problem = RandomNormProblem(
+                  spec, rows, cols, {.residual = residual, .accumulate_dx = !residual}, Seed(), storage);
+              const auto real = MakeCpuDevice({.threads = threads});
+              const auto planning = MakeCpuPlanningDevice({.threads = threads});
+              RunNorm(*real, problem);
+              RunNorm(*planning, problem);
+              EXPECT_EQ(Scratch(*planning), Scratch(*real))
+                  << name << " " << ToString(problem) << " on " << threads << " threads";
+            }
         };
         ForEachImplementation(*MakeCpuDevice({.threads = threads}), {.kind = kind}, cols, check,
                               /*every_isa=*/false);

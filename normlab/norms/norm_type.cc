@@ -6,8 +6,8 @@
 
 namespace normlab {
 namespace {
-constexpr NormImplementation kNamed[] = {NormImplementation::kFused, NormImplementation::kGeneric,
-                                         NormImplementation::kHandrolled};
+constexpr NormImplementation kNamed[] = {NormImplementation::kFused, NormImplementation::kLibrary,
+                                         NormImplementation::kGeneric, NormImplementation::kHandrolled};
 }  // namespace
 
 std::string Name(const NormType& type) {

@@ -115,6 +115,7 @@ class FusedForward {
     if constexpr (kRead && kCenter) next_scale.shift = MeanOfFirstVector(x, residual);
     const Vec shift = Splat(next_scale.shift);
     const Standardizer<kCenter> standardize(current_scale);
+    const bool rounds = rows_.rounds_before_gain;
     Sums sums, squares;
     ForEachVector(
         rows_.cols,
@@ -128,7 +129,7 @@ class FusedForward {
           if constexpr (kWrite) {
             Vec v = standardize(Load(done + c, part));
             if constexpr (kNarrow) {
-              if (rows_.rounds_before_gain) [[unlikely]]
+              if (rounds) [[unlikely]]
                 v = Rounded<Out>(v);
             }
             const Vec gain = Load(gain_ + c, part);
@@ -272,6 +273,7 @@ class FusedBackward {
     const Standardizer<kCenter> standardize_next(next_state.scale), standardize(current_state.scale);
     const Vec mean_g = Splat(current_state.mean_g * current_state.scale.inv);
     const Vec mean_gx = Splat(current_state.mean_gx * current_state.scale.inv);
+    const bool rounds = rows_.rounds_before_gain;
     Sums g_sums, gx_sums;
     ForEachVector(
         rows_.cols,
@@ -295,7 +297,7 @@ class FusedBackward {
             const Vec product = hn::Mul(gradient, xhat);
             Vec dgain = product;
             if constexpr (!std::is_same_v<Dy, float>) {
-              if (rows_.rounds_before_gain) [[unlikely]]  // xhat as it met the gain
+              if (rounds) [[unlikely]]  // xhat as it met the gain
                 dgain = hn::Mul(gradient, Rounded<Dy>(xhat));
             }
             Store(hn::Add(Load(dgain_ + c, part), dgain), dgain_ + c, part);

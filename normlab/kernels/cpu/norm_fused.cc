@@ -1,5 +1,4 @@
-// LayerNorm, RMSNorm (with and without gain) and the identity in one pass over memory, on every instruction
-// set that Highway offers.
+// Every norm of the list in one pass over memory, on every instruction set that Highway offers.
 //   forward   1 read + 1 write of x; with a residual 2 reads + 2 writes (1 write where the sum is not wanted)
 //   backward  2 reads + 1 write; with accumulate_dx dx is read and written in place
 // Rows are read twice, the second time out of the cache. Statistics and gradients are fp32. The rows'
@@ -13,6 +12,8 @@
 // rounded in registers, statistics, parameters and sums are fp32.
 #include "normlab/kernels/cpu/norm_fused.h"
 
+#include <optional>
+
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/norms/norm_list.h"
@@ -20,9 +21,14 @@
 namespace normlab::cpu {
 namespace {
 
-bool Centers(const NormSpec& spec) { return spec.kind == KindOf<LayerNorm>(); }
-bool Scales(const NormSpec& spec) {
-  return spec.kind == KindOf<RmsNorm>() || spec.kind == KindOf<Rescale>();  // one kernel, the gain being 1
+// The kernel of a norm; nothing for the identity, which has its own, and for norms without one.
+std::optional<FusedKind> KernelOf(NormKind kind) {
+  if (kind == KindOf<LayerNorm>()) return FusedKind::kLayerNorm;
+  if (kind == KindOf<RmsNorm>() || kind == KindOf<Rescale>()) return FusedKind::kRmsNorm;
+  if (kind == KindOf<PartialRmsNorm>()) return FusedKind::kPartialRmsNorm;
+  if (kind == KindOf<Recenter>()) return FusedKind::kRecenter;
+  if (kind == KindOf<Dyt>()) return FusedKind::kDyt;
+  return std::nullopt;
 }
 
 FusedKernels KernelsFor(DType low) {
@@ -44,7 +50,7 @@ struct ForwardScratch {
 
   ForwardScratch(const NormForwardArgs& args, int threads)
       : own_gain(args.weight.empty() || args.spec.weight_offset != 0),
-        own_bias(Centers(args.spec) && args.bias.empty()),
+        own_bias(InfoOf(args.spec.kind).has_bias && args.bias.empty()),
         own_sums(!args.residual.empty() && args.sum.empty()),
         chunks(RowChunks(threads, args.x.rows(), args.x.cols())),
         padded(PaddedCols(args.x.cols())) {}
@@ -80,6 +86,7 @@ void Forward(CpuContext& context, const NormForwardArgs& args) {
       kernels.identity_forward(rows, begin, end);
     });
 
+  const FusedKind norm = *KernelOf(args.spec.kind);
   float* scratch = nullptr;
   if (wanted.floats() > 0) scratch = context.Scratch(static_cast<size_t>(wanted.floats()));
   float* own_bias = scratch + (wanted.own_gain ? wanted.padded : 0);
@@ -90,7 +97,7 @@ void Forward(CpuContext& context, const NormForwardArgs& args) {
     NormForwardRows own = rows;
     if (wanted.own_sums)
       own.sum = {.data = own_sums + chunk * wanted.padded, .stride = 0, .dtype = rows.residual.dtype};
-    kernels.forward(own, Centers(args.spec), gain, bias, begin, end);
+    kernels.forward(own, norm, gain, bias, begin, end);
   });
 }
 
@@ -102,6 +109,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
         context, rows.rows, RowChunks(context.threads(), rows.rows, rows.cols),
         [&](int64_t, int64_t begin, int64_t end) { kernels.identity_backward(rows, begin, end); });
 
+  const FusedKind norm = *KernelOf(args.spec.kind);
   const int64_t padded = PaddedCols(rows.cols), chunks = NormPartials(rows.rows, rows.cols);
   float* own_gain = context.Scratch(static_cast<size_t>(GainAndPartialsFloats(rows.rows, rows.cols)));
   const ParameterPartials partials(own_gain + padded, chunks, rows.cols);
@@ -109,7 +117,8 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
   // Beside an fp32 dy, dx_low is made of dx while that is in the cache.
   const bool narrows = rows.dx_low && rows.dy.dtype == DType::kF32;
   const FusedKernels gradients = narrows ? FusedKernelsF32() : kernels;
-  NormBackwardRows dx_to_low = rows;
+  NormBackwardRows dx_to_low = rows, to_dx = rows;
+  if (narrows) to_dx.dx_low = {};
   dx_to_low.dy = rows.dx;
   dx_to_low.accumulate_dx = false;
   const int64_t run = narrows ? std::max<int64_t>(1, kElementsWorthAThread / rows.cols) : rows.rows;
@@ -117,8 +126,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
     partials.Clear(chunk);
     for (int64_t first = begin; first < end; first += run) {
       const int64_t last = std::min(first + run, end);
-      gradients.backward(rows, Centers(args.spec), gain, partials.dgain(chunk), partials.dbias(chunk), first,
-                         last);
+      gradients.backward(to_dx, norm, gain, partials, chunk, first, last);
       if (narrows) kernels.identity_backward(dx_to_low, first, last);
     }
   });
@@ -128,7 +136,7 @@ void Backward(CpuContext& context, const NormBackwardArgs& args) {
 constexpr NormImplementationEntry kFused{
     .implementation = NormImplementation::kFused,
     .refuses = [](const NormSpec& spec, int64_t) -> std::optional<std::string> {
-      if (Centers(spec) || Scales(spec) || InfoOf(spec.kind).identity) return std::nullopt;
+      if (KernelOf(spec.kind) || InfoOf(spec.kind).identity) return std::nullopt;
       return fmt::format("there is no fused kernel for {}", InfoOf(spec.kind).name);
     },
     .saved_elements = [](const NormSpec& spec, int64_t rows,

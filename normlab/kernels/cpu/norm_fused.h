@@ -10,15 +10,17 @@
 
 namespace normlab::cpu {
 
-// Which kernel: LayerNorm, or RMSNorm with or without gain.
+// Which kernel. RMSNorm's is re-scaling's too, the gain being 1.
+enum class FusedKind { kLayerNorm, kRmsNorm, kPartialRmsNorm, kRecenter, kDyt };
+
 struct FusedKernels {
   // Rows [begin, end). With a residual `sum` is always there (stride 0: one row that nobody wants).
-  void (*forward)(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
+  void (*forward)(const NormForwardRows& rows, FusedKind norm, const float* gain, const float* bias,
                   int64_t begin, int64_t end);
-  // Adds to dgain and dbias; dbias is only touched where `center` is set.
-  void (*backward)(const NormBackwardRows& rows, bool center, const float* gain, float* dgain, float* dbias,
-                   int64_t begin, int64_t end);
-  // The identity: y = x, or y = sum = x + residual; dx = dy, or dx += dy.
+  // Adds to the chunk's partial sums; only those of parameters that the norm has.
+  void (*backward)(const NormBackwardRows& rows, FusedKind norm, const float* gain,
+                   const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end);
+  // The identity: y = x, or y = sum = x + residual, or the sum alone where y is null; dx = dy, or dx += dy.
   void (*identity_forward)(const NormForwardRows& rows, int64_t begin, int64_t end);
   void (*identity_backward)(const NormBackwardRows& rows, int64_t begin, int64_t end);
 };

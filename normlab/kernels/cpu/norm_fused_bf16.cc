@@ -1,4 +1,5 @@
 // The fused kernels for the sets of types with bf16.
+#define HWY_WANT_AVX3_DL                // Highway leaves it out unless asked; here it stands for AVX-512-BF16
 #define HWY_DISABLED_TARGETS HWY_SSSE3  // which would add little but time to compile
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "normlab/kernels/cpu/norm_fused_bf16.cc"
@@ -20,13 +21,13 @@ using Low = NativeBFloat16;
 using Low = BFloat16;
 #endif
 
-void FusedForwardRowsBf16(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
+void FusedForwardRowsBf16(const NormForwardRows& rows, FusedKind norm, const float* gain, const float* bias,
                           int64_t begin, int64_t end) {
-  FusedForwardSets<Low>(rows, center, gain, bias, begin, end);
+  FusedForwardSets<Low>(rows, norm, gain, bias, begin, end);
 }
-void FusedBackwardRowsBf16(const NormBackwardRows& rows, bool center, const float* gain, float* dgain,
-                           float* dbias, int64_t begin, int64_t end) {
-  FusedBackwardSets<Low>(rows, center, gain, dgain, dbias, begin, end);
+void FusedBackwardRowsBf16(const NormBackwardRows& rows, FusedKind norm, const float* gain,
+                           const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end) {
+  FusedBackwardSets<Low>(rows, norm, gain, partials, chunk, begin, end);
 }
 void IdentityForwardRowsBf16(const NormForwardRows& rows, int64_t begin, int64_t end) {
   IdentityForwardSets<Low>(rows, begin, end);

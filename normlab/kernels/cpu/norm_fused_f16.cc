@@ -14,13 +14,13 @@ HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
-void FusedForwardRowsF16(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
+void FusedForwardRowsF16(const NormForwardRows& rows, FusedKind norm, const float* gain, const float* bias,
                          int64_t begin, int64_t end) {
-  FusedForwardSets<Float16>(rows, center, gain, bias, begin, end);
+  FusedForwardSets<Float16>(rows, norm, gain, bias, begin, end);
 }
-void FusedBackwardRowsF16(const NormBackwardRows& rows, bool center, const float* gain, float* dgain,
-                          float* dbias, int64_t begin, int64_t end) {
-  FusedBackwardSets<Float16>(rows, center, gain, dgain, dbias, begin, end);
+void FusedBackwardRowsF16(const NormBackwardRows& rows, FusedKind norm, const float* gain,
+                          const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end) {
+  FusedBackwardSets<Float16>(rows, norm, gain, partials, chunk, begin, end);
 }
 void IdentityForwardRowsF16(const NormForwardRows& rows, int64_t begin, int64_t end) {
   IdentityForwardSets<Float16>(rows, begin, end);

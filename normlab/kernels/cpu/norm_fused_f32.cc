@@ -14,13 +14,13 @@ HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 
-void FusedForwardRowsF32(const NormForwardRows& rows, bool center, const float* gain, const float* bias,
+void FusedForwardRowsF32(const NormForwardRows& rows, FusedKind norm, const float* gain, const float* bias,
                          int64_t begin, int64_t end) {
-  FusedForwardSets<float>(rows, center, gain, bias, begin, end);
+  FusedForwardSets<float>(rows, norm, gain, bias, begin, end);
 }
-void FusedBackwardRowsF32(const NormBackwardRows& rows, bool center, const float* gain, float* dgain,
-                          float* dbias, int64_t begin, int64_t end) {
-  FusedBackwardSets<float>(rows, center, gain, dgain, dbias, begin, end);
+void FusedBackwardRowsF32(const NormBackwardRows& rows, FusedKind norm, const float* gain,
+                          const ParameterPartials& partials, int64_t chunk, int64_t begin, int64_t end) {
+  FusedBackwardSets<float>(rows, norm, gain, partials, chunk, begin, end);
 }
 void IdentityForwardRowsF32(const NormForwardRows& rows, int64_t begin, int64_t end) {
   IdentityForwardSets<float>(rows, begin, end);

@@ -26,17 +26,19 @@ struct NormImplementationEntry {
 
 const NormImplementationEntry& GenericNorm();  // norm_generic.cc: the body of norms/, row by row
 const NormImplementationEntry& FusedNorm();    // norm_fused.cc: one pass, Highway
+const NormImplementationEntry& LibraryNorm();  // norm_library.cc: oneDNN's
 const NormImplementationEntry&
 HandrolledNorm();  // norm_handrolled.cc: one operation at a time, as eager frameworks
 
-// In the order in which kFastest tries them; the hand-rolled one only runs when named. [norm_dispatch.cc]
+// In the order in which kFastest tries them; the hand-rolled and the library's only run when named.
+// [norm_dispatch.cc]
 std::span<const NormImplementationEntry* const> NormImplementationOrder();
 
 // What NORMLAB_FORCE_NORM asks for, or kFastest where it asks for none. Throws Error for an unknown name.
 NormImplementation ForcedImplementation();
 
 // The entry that runs for the spec. Throws Error where a named implementation refuses. Honours
-// NORMLAB_FORCE_NORM=fused|generic|handrolled, which replaces kFastest only.
+// NORMLAB_FORCE_NORM=fused|library|generic|handrolled, which replaces kFastest only.
 const NormImplementationEntry& ResolveNorm(const NormSpec& spec, int64_t cols);
 
 }  // namespace normlab::cpu

@@ -107,7 +107,8 @@ HWY_INLINE Bits Narrow(Vec value, BFloat16) {
 
 #if HWY_TARGET <= HWY_AVX3_DL
 // AVX-512-BF16's own rounding: the same but for denormals, which it flushes as all arithmetic of the kernels
-// does. In assembly because Highway's target does not name the extension; norm_fused.h asks the processor.
+// does. In assembly because Highway's target does not name the extension; norm_fused_bf16.cc asks the
+// processor.
 HWY_INLINE Vec Widen(Bits bits, NativeBFloat16) { return Widen(bits, BFloat16()); }
 HWY_INLINE Bits Narrow(Vec value, NativeBFloat16) {
   __m256i bits;

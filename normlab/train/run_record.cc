@@ -79,6 +79,9 @@ Json ToJson(const RunRecord& record) {
   json["test_loss"] = ToJson(record.test_loss);
   json["products_bound_s"] = ToJson(record.products_bound_s);
   json["products_share"] = ToJson(record.products_share);
+  json["copy_bytes_per_s"] = ToJson(record.copy_bytes_per_s);
+  json["bound_s"] = ToJson(record.bound_s);
+  json["bound_share"] = ToJson(record.bound_share);
   json["peak_bytes"] = record.peak_bytes;
   json["process_peak_bytes"] = record.process_peak_bytes ? Json(*record.process_peak_bytes) : Json();
   json["test_block_losses"] = std::move(blocks);
@@ -111,6 +114,10 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
     record.test_loss = OptionalNumberFromJson(json.at("test_loss"), "test_loss");
     record.products_bound_s = OptionalNumberFromJson(json.at("products_bound_s"), "products_bound_s");
     record.products_share = OptionalNumberFromJson(json.at("products_share"), "products_share");
+    const auto number = [&](const char* key) { return OptionalNumberFromJson(json.value(key, Json()), key); };
+    record.copy_bytes_per_s = number("copy_bytes_per_s");
+    record.bound_s = number("bound_s");
+    record.bound_share = number("bound_share");
     record.peak_bytes = json.at("peak_bytes").get<size_t>();
     record.process_peak_bytes = Optional<size_t>(json, "process_peak_bytes");
     for (const Json& loss : json.at("test_block_losses"))

@@ -27,7 +27,7 @@ class Usage(program.Case):
     def test_command_lines_that_cannot_be_understood_exit_2(self):
         data = ["--data", "text.txt", "--out", "study"]
         for parts, arguments in (
-                (["list, train or compare"], []),
+                (["list, train, compare or bench"], []),
                 (["\"compre\"", "\"compare\""], ["compre"]),
                 (["\"--seed\"", "\"--seeds\"", "normlab compare --help"], ["compare", "--seed", "3", *data]),
                 (["--out is required"], ["compare", "--data", "text.txt"]),

@@ -290,7 +290,8 @@ std::string ResultText(const StepBench& bench, const std::vector<VariantResult>&
   text += Wrap(how + ".", 80);
   return text +
          Wrap(fmt::format(
-                  "products: the step's matrix products alone, each in its fastest form; bound: these and "
+                  "MiB: peak memory; prod.: the step's matrix products alone, each in its fastest form; "
+                  "bound: these and "
                   "the bytes that a step must move, at {:.1f} GB/s of a copy over {}; both as shares of "
                   "the step.",
                   copy.bytes_per_s / 1e9, FormatBytes(static_cast<double>(copy.bytes))),

@@ -175,6 +175,7 @@ Json CaseJson(const NormCaseResult& result) {
          {"share", ToJson(contender.share)},
          {"share_low", ToJson(contender.share_low)},
          {"share_high", ToJson(contender.share_high)},
+         {"copy_share", ToJson(contender.copy_share)},
          {"call_s", contender.implementation ? number(contender.call_s) : Json()},
          {"limited_by", contender.limit.empty() ? Json() : Json(contender.limit)}});
   }

@@ -334,6 +334,17 @@ NormCaseResult NormBench::Run(const NormCase& c, const NormBenchCallbacks& callb
     });
   }
 
+  // Beside it, where it is another stream, the copy that everybody knows the speed of.
+  const StreamArgs copy{.mix = StreamMix::kCopy, .a = stream.a, .c = stream.c};
+  const bool copies = !c.decode() && stream.mix != StreamMix::kCopy;
+  if (copies) {
+    result.contenders.push_back({.name = "copy 1r1w"});
+    runs.emplace_back([&, call = copy](char* set) mutable {
+      call.a.data = set + layout.matrices[0], call.c.data = set + layout.matrices[2];
+      RunStream(threads, call);
+    });
+  }
+
   std::vector<std::unique_ptr<NormCall>> calls;
   std::vector<NormContender> refused;
   for (const NormImplementationStatus& status : candidates) {
@@ -408,7 +419,8 @@ NormCaseResult NormBench::Run(const NormCase& c, const NormBenchCallbacks& callb
       NormContender& contender = result.contenders[i];
       contender.times = Summarize(result.duel.times[i], per_block);
       if (contender.times.blocks == 0) continue;
-      const size_t bytes = c.decode() && i == 0 ? 2 * row_bytes : result.bytes;
+      const bool is_copy = copies && i == 1;
+      const size_t bytes = c.decode() && i == 0 ? 2 * row_bytes : is_copy ? StreamBytes(copy) : result.bytes;
       contender.gb_per_s = static_cast<double>(bytes) / contender.times.median_s / 1e9;
       if (i == 0) continue;
       if (const auto& ratio = result.duel.ratios[i]) {
@@ -416,6 +428,12 @@ NormCaseResult NormBench::Run(const NormCase& c, const NormBenchCallbacks& callb
         if (ratio->interval)
           contender.share_low = 1 / ratio->interval->high, contender.share_high = 1 / ratio->interval->low;
       }
+      if (is_copy) {
+        contender.share.reset(), contender.share_low.reset(), contender.share_high.reset();
+        continue;
+      }
+      if (copies && result.contenders[1].gb_per_s > 0)
+        contender.copy_share = contender.gb_per_s / result.contenders[1].gb_per_s;
       const bool forks = threads > 1 && c.shape.rows > 1;
       contender.limit = LimitOf({.seconds = contender.times.median_s,
                                  .overhead_s = contender.call_s + (forks ? state.fork_s : 0),

@@ -39,6 +39,7 @@ struct NormContender {
   CallTimes times;
   double gb_per_s = 0;
   std::optional<double> share, share_low, share_high;  // yardstick's time / its own
+  std::optional<double> copy_share;                    // its GB/s / those of the copy, where one runs too
   double call_s = 0;                                   // of the same call on one short row
   std::string limit;
 };

@@ -5,7 +5,7 @@ import program
 
 class Usage(program.Case):
     def test_help_teaches_and_fits_80_columns(self):
-        for command in ([], ["compare"], ["train"], ["list"]):
+        for command in ([], ["compare"], ["train"], ["list"], ["bench"], ["bench", "kernels"], ["bench", "step"]):
             text = self.good(*command, "--help").stdout
             self.assertIn("Examples:", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 80, text)

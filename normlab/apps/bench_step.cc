@@ -171,53 +171,51 @@ class StepBench {
     return total;
   }
 
-  // Products and a copy, each alone. Variants with equal products share their time.
-  std::vector<VariantResult> Bounds(double copy_bytes_per_s) {
+  DuelResult Run(DuelSettings settings, const std::function<bool(const DuelProgress&)>& keep_going) {
+    settings.contenders = grid_.variants.size();
+    return RunDuel(settings, {.place =
+                                  [&](size_t batch, std::span<const size_t> order) {
+                                    for (const size_t v : order)
+                                      contenders_[v].Clear();  // all go before any comes
+                                    for (const size_t v : order)
+                                      contenders_[v].Place(grid_.variants[v].config, tokens_, threads_);
+                                    if (batch == 0) FixBlocks();
+                                  },
+                              .prepare = {},
+                              .block = [&](size_t v) { RunBlock(v, steps_per_block_); },
+                              .now_s = Now,
+                              .interruptions = InvoluntarySwitches,
+                              .keep_going = keep_going});
+  }
+
+  // What each variant is, and its bound, from the models of the last batch. Variants with equal products
+  // share their time.
+  std::vector<VariantResult> Bounds(double copy_bytes_per_s, bool with_products) {
     std::vector<VariantResult> results;
     std::vector<std::pair<std::string, std::optional<double>>> known;
-    for (size_t v = 0; v < grid_.variants.size(); ++v) {
-      contenders_[v].Place(grid_.variants[v].config, tokens_, threads_);
-      Trainer& trainer = *contenders_[v].trainer;
-      std::string products = fmt::format("{}/{}", trainer.config().batch, trainer.config().MicroBatch());
+    for (const Contender& contender : contenders_) {
+      Trainer& trainer = *contender.trainer;
+      std::string products = fmt::format("{} {}/{}", trainer.config().dtype, trainer.config().batch,
+                                         trainer.config().MicroBatch());
       for (const Gpt::Product& product : trainer.model().Products())
-        products +=
-            fmt::format(" {}x{}x{}*{:.6g}", product.shape.m, product.shape.n, product.shape.k, product.times);
-      products += trainer.config().dtype;
+        products += fmt::format(" {}x{}x{}{}*{:.6g}", product.shape.m, product.shape.n, product.shape.k,
+                                product.shape.one_of_many ? "h" : "", product.times);
       const auto same = std::ranges::find(known, products, &decltype(known)::value_type::first);
-      const auto products_s = same != known.end() ? same->second : trainer.ProductsBound();
+      std::optional<double> products_s;
+      if (with_products) products_s = same != known.end() ? same->second : trainer.ProductsBound();
       if (same == known.end()) known.emplace_back(products, products_s);
       results.push_back({.implementation = std::string(normlab::Name(trainer.model().norm_implementation())),
                          .bound = {.products_s = products_s,
                                    .bytes = StepBytes(trainer.model(), trainer.config()),
-                                   .copy_bytes_per_s = copy_bytes_per_s}});
+                                   .copy_bytes_per_s = copy_bytes_per_s},
+                         .peak_bytes = contender.device->peak_bytes()});
     }
     return results;
-  }
-
-  DuelResult Run(DuelSettings settings, const std::function<bool(const DuelProgress&)>& keep_going) {
-    settings.contenders = grid_.variants.size();
-    const double start = Now();
-    contenders_[0].Run(Name(grid_.variants[0]), 1);
-    const double step_s = Now() - start;
-    steps_per_block_ = static_cast<int64_t>(std::clamp(std::ceil(kBlockSeconds / step_s), 1.0, 1000.0));
-    return RunDuel(settings,
-                   {.place =
-                        [&](size_t, std::span<const size_t> order) {
-                          for (const size_t v : order) contenders_[v].Clear();  // all go before any comes
-                          for (const size_t v : order)
-                            contenders_[v].Place(grid_.variants[v].config, tokens_, threads_);
-                        },
-                    .prepare = {},
-                    .block = [&](size_t v) { contenders_[v].Run(Name(grid_.variants[v]), steps_per_block_); },
-                    .now_s = Now,
-                    .interruptions = InvoluntarySwitches,
-                    .keep_going = keep_going});
   }
 
   void Take(const DuelResult& duel, std::vector<VariantResult>& results) const {
     for (size_t v = 0; v < results.size(); ++v) {
       VariantResult& result = results[v];
-      if (contenders_[v].device) result.peak_bytes = contenders_[v].device->peak_bytes();
       if (duel.rounds() == 0) continue;
       std::vector<double> seconds = duel.times[v].seconds;
       for (double& value : seconds) value /= static_cast<double>(steps_per_block_);
@@ -236,6 +234,16 @@ class StepBench {
   int64_t steps_per_block() const { return steps_per_block_; }
 
  private:
+  void RunBlock(size_t v, int64_t steps) const { contenders_[v].Run(Name(grid_.variants[v]), steps); }
+
+  // Steps too short for the clock and what stands around it come several in a block.
+  void FixBlocks() {
+    const double start = Now();
+    RunBlock(0, 1);
+    steps_per_block_ =
+        static_cast<int64_t>(std::clamp(std::ceil(kBlockSeconds / (Now() - start)), 1.0, 1000.0));
+  }
+
   Grid grid_;
   std::shared_ptr<const TokenSource> tokens_;
   int threads_;
@@ -399,16 +407,15 @@ int BenchStep(const StepArguments& arguments, const Environment& environment) {
   if (const auto note = BusyNote(environment.busy_cpus)) PrintNote(*note);
 
   Progress progress(environment.progress);
-  progress.Update("timing a copy of memory, and the matrix products alone");
+  progress.Update("timing a copy of memory, and making the models");
   const CopySpeed copy = MeasureCopySpeed(threads, std::min(ColdBytes(), bytes));
-  std::vector<VariantResult> results = bench.Bounds(copy.bytes_per_s);
-  DuelResult duel{.stopped = *interrupt.stop()};
-  if (!duel.stopped)
-    duel = bench.Run(settings, [&](const DuelProgress& now) {
-      progress.Update(fmt::format("{} {}/{}  {} left", now.pilot ? "pilot round" : "round", now.rounds_done,
-                                  now.rounds, FormatDuration(now.remaining_s)));
-      return !*interrupt.stop();
-    });
+  const DuelResult duel = bench.Run(settings, [&](const DuelProgress& now) {
+    progress.Update(fmt::format("{} {}/{}  {} left", now.pilot ? "pilot round" : "round", now.rounds_done,
+                                now.rounds, FormatDuration(now.remaining_s)));
+    return !*interrupt.stop();
+  });
+  if (!duel.stopped) progress.Update("timing the matrix products alone");
+  std::vector<VariantResult> results = bench.Bounds(copy.bytes_per_s, !duel.stopped);
   progress.Clear();
   progress.Finish();
   bench.Take(duel, results);

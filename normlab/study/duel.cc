@@ -15,6 +15,8 @@ namespace {
 // The pilot takes no more than this share of the time allowed, but for the rounds that a spread needs.
 constexpr double kPilotShare = 0.2;
 constexpr size_t kFewestPilotRounds = 2;
+// Where placing memory takes long, batches become fewer until it takes no more than this share.
+constexpr double kPlacingShare = 0.5;
 // Below so many batches a t interval is wider than anything it could tell.
 constexpr size_t kFewestBatches = 3;
 
@@ -188,15 +190,15 @@ DuelPlan PlanDuel(const DuelSettings& settings, const DuelPilot& pilot) {
   if (!(wanted_s > left_s)) return plan;
 
   plan.cut = true;
-  // First shorter batches; fewer of them where even one round each is too long.
-  const double rounds = std::floor((left_s / batches - pilot.place_s) / pilot.round_s);
-  plan.rounds_per_batch =
-      static_cast<size_t>(std::clamp(rounds, 1.0, static_cast<double>(plan.rounds_per_batch)));
-  if (rounds < 1) {
-    const double affordable = std::floor(left_s / (pilot.place_s + pilot.round_s));
-    plan.batches = static_cast<size_t>(
-        std::clamp(affordable, static_cast<double>(std::min(kFewestBatches, plan.batches)), batches));
-  }
+  const auto whole = [](double value, size_t low, size_t high) {
+    return static_cast<size_t>(
+        std::clamp(std::floor(value), static_cast<double>(low), static_cast<double>(high)));
+  };
+  const size_t fewest = std::min(kFewestBatches, plan.batches);
+  if (pilot.place_s > 0) plan.batches = whole(kPlacingShare * left_s / pilot.place_s, fewest, plan.batches);
+  const double rounds = (left_s / static_cast<double>(plan.batches) - pilot.place_s) / pilot.round_s;
+  plan.rounds_per_batch = whole(rounds, 1, plan.rounds_per_batch);
+  if (rounds < 1) plan.batches = whole(left_s / (pilot.place_s + pilot.round_s), fewest, plan.batches);
   return plan;
 }
 

@@ -151,6 +151,9 @@ TEST(DuelTest, ShorterBatchesThenFewer) {
   EXPECT_EQ(plan(4, 4).rounds_per_batch, 1u);
   EXPECT_EQ(plan(4, 4).batches, 10u);
   EXPECT_TRUE(plan(4, 4).cut);
+  EXPECT_EQ(plan(1, 8).batches, 5u);  // placing them takes half of the 80 s left
+  EXPECT_EQ(plan(1, 8).rounds_per_batch, 8u);
+  EXPECT_EQ(plan(0.1, 100).batches, 3u);
   EXPECT_EQ(plan(70, 0).batches, 3u);  // fewer tell nothing
 }
 

@@ -15,9 +15,9 @@ std::optional<double> StepBound::seconds() const {
 
 double StepBytes(const Gpt& model, const TrainConfig& config) {
   constexpr double kAdamWBytes = 30;
-  const double passes = static_cast<double>(config.batch / config.MicroBatch());
+  const int64_t passes = config.batch / config.MicroBatch();
   return kAdamWBytes * static_cast<double>(model.parameters().count()) +
-         2 * passes * static_cast<double>(model.saved_bytes());
+         2 * static_cast<double>(passes) * static_cast<double>(model.saved_bytes());
 }
 
 std::optional<double> ShareOfStep(const std::optional<double>& bound_s, double step_s) {

@@ -68,6 +68,17 @@ class BenchKernels(program.Case):
                 if case["dtype"] == "f32":
                     self.assertIsNone(contender["refusal"])
 
+    def test_how_threads_wait_is_chosen_told_and_left_to_the_user(self):
+        arguments = [*QUICK, "--norms", "fused_rmsnorm", "--shapes", "8x64", "--ops", "forward", "--json", "-"]
+        settings = json.loads(self.good(*arguments, OMP_WAIT_POLICY="active", GOMP_SPINCOUNT="1234").stdout)["settings"]
+        self.assertEqual((settings["environment"]["OMP_WAIT_POLICY"], settings["environment"]["GOMP_SPINCOUNT"]),
+                         ("active", "1234"))
+        unset = {k: v for k, v in self.environment().items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+        done = subprocess.run([program.BINARY, *arguments], cwd=self.folder, env=unset, timeout=120, capture_output=True,
+                              text=True, check=True)
+        chosen = json.loads(done.stdout)["settings"]["environment"]
+        self.assertIn((chosen["OMP_WAIT_POLICY"], chosen.get("GOMP_SPINCOUNT")), (("passive", None), ("active", "infinite")))
+
     def test_json_to_standard_output_is_all_of_it(self):
         report = json.loads(self.good(*QUICK, "--shapes", "8x64", "--ops", "forward", "--json", "-").stdout)
         self.assertEqual(report["kind"], "bench_kernels")

@@ -37,7 +37,7 @@ BUILT_IN = {"layernorm": lambda width: nn.LayerNorm(width, eps=1e-5), "rmsnorm":
 def make_norm(kind, how, width, dtype):
     """how: builtin, handwritten, or compiled: torch.compile of the handwritten one."""
     norm = (BUILT_IN if how == "builtin" else HANDWRITTEN)[kind](width).to(dtype)
-    return torch.compile(norm) if how == "compiled" else norm
+    return torch.compile(norm, dynamic=False) if how == "compiled" else norm
 
 
 class HandwrittenGELU(nn.Module):
@@ -125,7 +125,7 @@ class Training:
         naive = mode == "naive"
         self.model = Gpt(shape, naive, norm_kind, norm_how or ("handwritten" if naive else "builtin"))
         self.parameters = sum(p.numel() for p in self.model.parameters())
-        self.run = torch.compile(self.model) if mode == "compile" else self.model
+        self.run = torch.compile(self.model, dynamic=False) if mode == "compile" else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
                                            **({} if naive else {"fused": True}))
         self.autocast = dtype == "bf16"

@@ -28,7 +28,7 @@ import tempfile
 HOME = pathlib.Path(__file__).resolve().parent.parent
 # What a build, a run, a study or a reader makes: not in the repository.
 OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "model.safetensors", "study.json", "results.json", "results.csv",
-           "checkpoints/*", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
+           "checkpoints/*", "speeds.json", "steps.json", "peers.json", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
 FOREIGN_OPTIONS = {"--gtest_filter", "--install", "--prefix"}
 FILE = re.compile(r"[\w.*<>-]+(/[\w.*<>-]+)*(/|\.(h|hpp|c|cc|py|md|txt|json|jsonl|csv|cmake|safetensors|so))")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -80,7 +80,8 @@ class Checker:
         self.examples = {line.strip() for path in sorted((root / "examples").glob("*"))
                          for line in path.read_text(encoding="utf-8").splitlines()}
         self.dev_help = self.output(root / "dev", "help")
-        helps = [self.output(program, *command, "--help") for command in ([], ["list"], ["train"], ["compare"])]
+        helps = [self.output(program, *command, "--help") for command in
+                 ([], ["list"], ["train"], ["compare"], ["bench", "kernels"], ["bench", "step"])]
         scripts = [root / name for name in self.files if name.endswith(".py")]
         declared = [re.findall(r'add_argument\("(--[\w-]+)"', script.read_text(encoding="utf-8")) for script in scripts]
         self.options = set(OPTION.findall(" ".join(helps) + self.dev_help)) | FOREIGN_OPTIONS | set(sum(declared, []))
@@ -148,7 +149,7 @@ class Checker:
 
     def try_normlab(self, number, arguments):
         with tempfile.TemporaryDirectory(prefix="normlab-docs-") as folder:
-            if arguments in (["train"], ["compare"], []):
+            if arguments in (["train"], ["compare"], ["bench"], ["bench", "kernels"], ["bench", "step"], []):
                 arguments = [*arguments, "--help"]
             (pathlib.Path(folder) / "text.txt").write_text("in the beginning was the word. " * 500, encoding="utf-8")
             commands = [self.small(arguments)]
@@ -164,25 +165,30 @@ class Checker:
     @staticmethod
     def small(arguments):
         """The same command over a tiny model, a tiny text and few steps."""
-        command = arguments[0]
-        if command not in ("train", "compare") or "--help" in arguments:
+        command = arguments[:2] if arguments[:1] == ["bench"] else arguments[:1]
+        if command not in (["train"], ["compare"], ["bench", "kernels"], ["bench", "step"]) or "--help" in arguments:
             return arguments
         replaced = {"--steps": "1", "--batch": "2", "--context": "16", "--threads": "1", "--data": "text.txt",
                     "--out": "out"}
-        if command == "compare" and "--seed-list" not in arguments:
+        if command == ["compare"] and "--seed-list" not in arguments:
             replaced["--seeds"] = "1"
+        if command == ["bench", "step"]:
+            replaced = {"--batch": "2", "--context": "16", "--threads": "1", "--seconds": "0.1"}
+        if command == ["bench", "kernels"]:
+            replaced = {"--threads": "1", "--seconds": "0.02", "--caches": "warm",
+                        **({"--sweep": "64,96"} if "--sweep" in arguments else {"--shapes": "16x64,1x64"})}
         kept, skip = [], False
-        for word in arguments[1:]:
+        for word in arguments[len(command):]:
             if word.startswith("--"):
                 skip = word in replaced
             if not skip:
                 kept.append(word)
         for option, value in replaced.items():
             kept += [option, value]
-        for key, value in TINY.items():
+        for key, value in ({} if command == ["bench", "kernels"] else TINY).items():
             if not any(word.startswith(key + "=") for word in kept):
                 kept += ["--set", f"{key}={value}"]
-        return [command, *kept]
+        return [*command, *kept]
 
 
 def check_all(root, program):
@@ -202,6 +208,7 @@ Read [the README](README.md), [this](#a-title-and-more) and [that](docs/design.m
 `base/`, `stats/*_test.cc` and `run.json` are files; `./dev test` and `normlab list norms` are commands.
 
     ./dev build asan && normlab compare --data x.txt --out y   # with a comment
+    normlab bench kernels --norms fused_rmsnorm --json speeds.json
     normlab train --data book.txt --out run --preset gpt2-small \\
                   --norm rmsnorm --steps 100000
     ctest --preset asan
@@ -225,6 +232,8 @@ FAULTS = [  # (kind, text that is added)
     ("command", "    normlab train --data a.txt --out b --norm rmsnrom"),
     ("command", "    normlab compare --data a.txt --out b \\\n            --set emb_dmi=4"),
     ("command", "    true && normlab lits"),
+    ("command", "    normlab bench kernels --ops forwards"),
+    ("command", "    normlab bench step --vary emb_dmi=4,8"),
     ("command", "`normlab compare --out b --preset huge`"),
     ("command", "    python3 tools/missing.py"),
     ("command", "    ctest --preset fast"),

@@ -20,6 +20,10 @@ std::optional<double> BusySeconds() {
   return *ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+bool WaitingIsChosen() {
+  return std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
+}
+
 }  // namespace
 
 std::optional<double> BusyTicks(std::istream& stat) {
@@ -41,12 +45,19 @@ std::optional<double> BusyCpus() {
 
 std::optional<double> AdaptToBusyMachine(char** argv) {
   const auto busy = BusyCpus();
-  if (!busy || *busy < kBusy || std::getenv("OMP_WAIT_POLICY") != nullptr ||
-      std::getenv("GOMP_SPINCOUNT") != nullptr)
-    return busy;
+  if (!busy || *busy < kBusy || WaitingIsChosen()) return busy;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
   ::execv("/proc/self/exe", argv);
   return busy;  // it could not be started again: on as it is
+}
+
+std::optional<double> AdaptToKernels(char** argv) {
+  const auto busy = AdaptToBusyMachine(argv);
+  if (WaitingIsChosen()) return busy;
+  ::setenv("OMP_WAIT_POLICY", "active", 1);
+  ::setenv("GOMP_SPINCOUNT", "infinite", 1);
+  ::execv("/proc/self/exe", argv);
+  return busy;
 }
 
 std::optional<std::string> BusyNote(std::optional<double> busy_cpus) {

@@ -24,4 +24,8 @@ std::optional<std::string> BusyNote(std::optional<double> busy_cpus);
 // measured.
 std::optional<double> AdaptToBusyMachine(char** argv);
 
+// The same for benchmarks of single kernels, whose threads on a quiet machine never sleep: waking them takes
+// longer than many a kernel.
+std::optional<double> AdaptToKernels(char** argv);
+
 }  // namespace normlab::apps

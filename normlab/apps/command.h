@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -34,11 +35,13 @@ struct Command {
   CLI::App* parser = nullptr;
   std::function<int(const Environment&)> run;  // returns an ExitCode
   bool trains = false;                         // its times matter
+  bool spins = false;                          // its threads spin while they wait, on a machine that is quiet
 };
 
 Command AddList(CLI::App& program);
 Command AddTrain(CLI::App& program);
 Command AddCompare(CLI::App& program);
+std::vector<Command> AddBench(CLI::App& program);  // kernels, step
 
 // Writes to standard output; throws Error where that fails (a full disk behind a redirection).
 void Print(std::string_view text);

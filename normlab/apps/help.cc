@@ -71,13 +71,28 @@ std::string UsageMessage(const CLI::App& program, const CLI::ParseError& error, 
   const std::vector<std::string> commands = CommandNames(program);
   const std::string_view first = argc > 1 ? argv[1] : "";
   const bool known = std::ranges::find(commands, first) != commands.end();
-  if (first.empty()) return "name a command: list, train or compare; see `normlab --help`";
+  if (first.empty()) return "name a command: list, train, compare or bench; see `normlab --help`";
   if (!known && !first.starts_with('-'))
     return "unknown command " + UnknownName(first, commands) + "; see `normlab --help`";
 
-  const CLI::App& at = known ? *program.get_subcommand(std::string(first)) : program;
-  const std::string see =
-      "; see `" + (known ? "normlab " + std::string(first) : std::string("normlab")) + " --help`";
+  // `bench` has commands of its own.
+  const CLI::App* command = known ? program.get_subcommand(std::string(first)) : &program;
+  std::string path = known ? "normlab " + std::string(first) : "normlab";
+  if (const std::vector<std::string> nested = CommandNames(*command); known && !nested.empty()) {
+    const std::string_view second = argc > 2 ? argv[2] : "";
+    if (std::ranges::find(nested, second) != nested.end()) {
+      command = command->get_subcommand(std::string(second));
+      path += " " + std::string(second);
+    } else if (!second.starts_with('-')) {
+      std::string names;
+      for (const std::string& name : nested) names += (names.empty() ? "" : " or ") + name;
+      return (second.empty() ? "name what to " + std::string(first) + ": " + names
+                             : "unknown command " + UnknownName(second, nested)) +
+             "; see `" + path + " --help`";
+    }
+  }
+  const CLI::App& at = *command;
+  const std::string see = "; see `" + path + " --help`";
   std::vector<std::string> options;
   for (const CLI::Option* option : at.get_options())
     for (const std::string& name : option->get_lnames())

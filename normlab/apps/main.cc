@@ -10,6 +10,8 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -80,7 +82,8 @@ int Run(int argc, char** argv) {
   program.set_version_flag(
       "--version", [] { return DescribeMachine(*MakeCpuDevice({})).build; }, "version and build");
 
-  const Command commands[] = {AddCompare(program), AddTrain(program), AddList(program)};
+  std::vector<Command> commands = {AddCompare(program), AddTrain(program), AddList(program)};
+  for (Command& command : AddBench(program)) commands.push_back(std::move(command));
   for (const Command& command : commands) command.parser->set_help_flag("-h,--help", "this text");
   try {
     program.parse(argc, argv);
@@ -95,7 +98,8 @@ int Run(int argc, char** argv) {
                               ProgressOptionsFor(stderr, std::getenv("NO_COLOR"), std::getenv("TERM"))};
   for (const Command& command : commands) {
     if (!command.parser->parsed()) continue;
-    if (command.trains) environment.busy_cpus = AdaptToBusyMachine(argv);
+    if (command.trains)
+      environment.busy_cpus = command.spins ? AdaptToKernels(argv) : AdaptToBusyMachine(argv);
     return command.run(environment);
   }
   return kExitUsage;

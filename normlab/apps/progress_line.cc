@@ -27,6 +27,7 @@ std::string Line(const RunProgress& progress, const std::optional<double>& remai
   if (remaining_s) text += fmt::format("  {} left", FormatDuration(*remaining_s));
   if (progress.steps_done == 0) return text;
   text += fmt::format("  {} tokens/s", Rounded(progress.tokens_per_s));
+  if (progress.bound_share) text += fmt::format("  bound {:.0f}%", 100 * *progress.bound_share);
   if (progress.products_share) text += fmt::format("  products {:.0f}%", 100 * *progress.products_share);
   return text + fmt::format("  loss {:.4f}", progress.loss);
 }

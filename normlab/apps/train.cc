@@ -18,6 +18,7 @@
 #include "normlab/base/folder_lock.h"
 #include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
+#include "normlab/kernels/cpu/stream.h"
 #include "normlab/study/text_table.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
@@ -150,14 +151,29 @@ std::string ProfileTable(const RunRecord& record) {
   return "\n" + table.Render(80) + "\n";
 }
 
+std::string BoundSentence(const StepBound& bound, int64_t tokens) {
+  std::string text = fmt::format("{:.1f} ms a step for matrix products, each alone in its fastest form",
+                                 1e3 * *bound.products_s);
+  if (!bound.seconds()) return text;
+  return text + fmt::format(
+                    "; {:.1f} ms for {} of weights and activations at {:.1f} GB/s, the speed of a copy; "
+                    "together {} tokens/s at the most",
+                    1e3 * *bound.bytes_s(), FormatBytes(bound.bytes), *bound.copy_bytes_per_s / 1e9,
+                    Rounded(static_cast<double>(tokens) / *bound.seconds()));
+}
+
 std::string Summary(const RunRecord& record, const fs::path& folder) {
-  std::string text =
-      Line("trained", fmt::format("{} in {}: {} tokens/s{}", Counted(record.steps_done, "step"),
-                                  FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
-                                  record.products_share
-                                      ? fmt::format("; matrix products alone would take {:.0f}% of the time",
-                                                    100 * *record.products_share)
-                                      : ""));
+  std::string text = Line(
+      "trained", fmt::format("{} in {}: {} tokens/s{}", Counted(record.steps_done, "step"),
+                             FormatDuration(record.time_s), Rounded(record.tokens_per_s.value_or(0)),
+                             record.products_share
+                                 ? fmt::format("; matrix products alone would take {:.0f}% of the time{}",
+                                               100 * *record.products_share,
+                                               record.bound_share
+                                                   ? fmt::format(", with the bytes that must move {:.0f}%",
+                                                                 100 * *record.bound_share)
+                                                   : "")
+                                 : ""));
   if (!record.profile.empty() && record.steps_done > 0) text += ProfileTable(record);
   if (record.train_loss)
     text += Line("loss", fmt::format("{:.4f} nats in training, mean of the last tenth of the steps",
@@ -340,7 +356,10 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
       FormatBytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
       FormatBytes(static_cast<double>(plan.activations)));
   Progress progress(environment.progress);
-  progress.Update("preparing");
+  progress.Update("preparing, and timing a copy of memory");
+  // Before the run takes its memory, and over no more than that: what the run needs at the most stays true.
+  options.copy_bytes_per_s =
+      MeasureCopySpeed(options.threads, std::min(ColdBytes(), plan.device_bytes())).bytes_per_s;
   LossWatch watch;
   options.on_progress = [&](const RunProgress& now) { watch.See(now), progress.Update(ProgressLine(now)); };
   options.on_start = [&](const Trainer& trainer) {
@@ -349,6 +368,10 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
     if (options.resume_from)
       say(Line("resumed", fmt::format("after {} of {} steps, from {}", trainer.next_step(), config.steps,
                                       Printable(options.resume_from->string()))));
+  };
+  options.on_bound = [&](const StepBound& bound) {
+    progress.Finish();
+    say(Line("bound", BoundSentence(bound, config.TokensPerStep())));
   };
   options.on_note = [&](const std::string& note) { progress.Message("normlab: note: " + note); };
   options.stop = interrupt.stop();

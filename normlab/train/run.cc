@@ -186,6 +186,12 @@ class Run {
     record_.products_bound_s = options_.products_bound_s;
     if (options_.measure_bound && !record_.products_bound_s)
       record_.products_bound_s = trainer_.ProductsBound();
+    const StepBound bound{.products_s = record_.products_bound_s,
+                          .bytes = StepBytes(trainer_.model(), trainer_.config()),
+                          .copy_bytes_per_s = options_.copy_bytes_per_s};
+    record_.copy_bytes_per_s = bound.copy_bytes_per_s;
+    record_.bound_s = bound.seconds();
+    if (options_.on_bound && bound.products_s) options_.on_bound(bound);
     if (!options_.resume_from) trainer_.WarmUp();
     saved_at_s_ = Now();
   }
@@ -227,7 +233,8 @@ class Run {
     record_.profile = profiling_device_.Times();
     if (times.empty()) return;
     record_.tokens_per_s = static_cast<double>(record_.tokens) / record_.time_s;
-    record_.products_share = ProductsShare(Median(times));
+    record_.products_share = ShareOfStep(record_.products_bound_s, Median(times));
+    record_.bound_share = ShareOfStep(record_.bound_s, Median(times));
     const size_t last = std::max<size_t>(1, losses.size() / 10);
     double sum = 0;
     for (const double loss : std::span(losses).last(last)) sum += loss;
@@ -254,12 +261,6 @@ class Run {
     }
     record_.test_loss = evaluation.loss;
     record_.status = RunStatus::kDone;
-  }
-
-  // Above 1 the bound was measured while the machine was busier than now, and says nothing.
-  std::optional<double> ProductsShare(double step_s) const {
-    if (!record_.products_bound_s || *record_.products_bound_s > step_s) return std::nullopt;
-    return *record_.products_bound_s / step_s;
   }
 
   bool Stopped() const { return options_.stop != nullptr && *options_.stop; }
@@ -336,7 +337,8 @@ class Run {
     if (record_.steps_done > 0) {
       progress.loss = pace_.loss();
       progress.tokens_per_s = pace_.tokens_per_s();
-      progress.products_share = ProductsShare(pace_.step_s());
+      progress.products_share = ShareOfStep(record_.products_bound_s, pace_.step_s());
+      progress.bound_share = ShareOfStep(record_.bound_s, pace_.step_s());
       // An evaluated window costs about a third of a trained one: forward alone.
       const double eval_s = pace_.step_s() / 3 *
                             static_cast<double>(trainer_.split().held_out_starts.size()) /

@@ -13,6 +13,7 @@
 
 #include "normlab/data/tokens.h"
 #include "normlab/train/run_record.h"
+#include "normlab/train/step_bound.h"
 #include "normlab/train/trainer.h"
 
 namespace normlab {
@@ -24,7 +25,7 @@ struct RunProgress {
   int64_t steps_done = 0, steps = 0;
   double loss = 0;          // smoothed training loss
   double tokens_per_s = 0;  // of the last steps
-  std::optional<double> products_share;
+  std::optional<double> products_share, bound_share;
   std::optional<double> remaining_s;  // of this run, evaluation included
   double phase_share = 0;             // of kEvaluating
 };
@@ -47,9 +48,11 @@ struct RunOptions {
   std::optional<std::filesystem::path> initial_weights;  // safetensors of this model's shape, not random ones
   bool measure_bound = true;                             // products_bound_s at the start
   std::optional<double> products_bound_s;                // known from an equal run: not measured again
+  std::optional<double> copy_bytes_per_s;                // of a plain copy here, for the bound
   bool profile = false;                                  // keep the time of each kind of operation
   std::function<void(const RunProgress&)> on_progress;
   std::function<void(const Trainer&)> on_start;     // model and data are ready, nothing is written
+  std::function<void(const StepBound&)> on_bound;   // before the first step, where it is measured
   std::function<void(const std::string&)> on_note;  // a checkpoint that could not be written or removed
   // Set: ends after the micro-batch or test window under way, with a checkpoint, as kInterrupted.
   const std::atomic<bool>* stop = nullptr;

@@ -85,6 +85,9 @@ Json ToJson(const RunRecord& record) {
     for (const OperationTime& time : record.profile)
       json["profile"].push_back({{"operation", time.name}, {"calls", time.calls}, {"seconds", time.seconds}});
   }
+  json["copy_bytes_per_s"] = ToJson(record.copy_bytes_per_s);
+  json["bound_s"] = ToJson(record.bound_s);
+  json["bound_share"] = ToJson(record.bound_share);
   json["peak_bytes"] = record.peak_bytes;
   json["process_peak_bytes"] = record.process_peak_bytes ? Json(*record.process_peak_bytes) : Json();
   json["test_block_losses"] = std::move(blocks);
@@ -121,6 +124,10 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
       record.profile.push_back({.name = time.at("operation").get<std::string>(),
                                 .calls = time.at("calls").get<int64_t>(),
                                 .seconds = NumberFromJson(time.at("seconds"), "seconds")});
+    const auto number = [&](const char* key) { return OptionalNumberFromJson(json.value(key, Json()), key); };
+    record.copy_bytes_per_s = number("copy_bytes_per_s");
+    record.bound_s = number("bound_s");
+    record.bound_share = number("bound_share");
     record.peak_bytes = json.at("peak_bytes").get<size_t>();
     record.process_peak_bytes = Optional<size_t>(json, "process_peak_bytes");
     for (const Json& loss : json.at("test_block_losses"))

@@ -38,6 +38,9 @@ struct RunRecord {
   std::vector<double> test_block_losses;     // one per held-out window
   std::optional<double> products_bound_s;    // of one step
   std::optional<double> products_share;      // products_bound_s / median step time; nothing above 1
+  std::optional<double> copy_bytes_per_s;    // of a plain copy, measured before the run
+  std::optional<double> bound_s;             // products and memory of one step (step_bound.h)
+  std::optional<double> bound_share;         // bound_s / median step time; nothing above 1
   std::vector<OperationTime> profile;        // of the training steps, where it was asked for
   size_t peak_bytes = 0;                     // device memory planned for this run, scratch included
   std::optional<size_t> process_peak_bytes;  // high-water mark of the process: may include other runs

@@ -24,6 +24,17 @@ class Train(program.Case):
         self.assertTrue((self.folder / "run/model.safetensors").exists())
         self.assertNotIn("\x1b", done.stdout + done.stderr)
 
+    def test_the_bound_of_a_step_is_told_and_recorded(self):
+        text = self.good(*self.train()).stdout
+        for part in ("bound ", "matrix products", "GB/s, the speed of a copy", "tokens/s at the most"):
+            self.assertIn(part, " ".join(text.split()) + " ")
+        record = json.loads((self.folder / "run" / "run.json").read_text(encoding="utf-8"))
+        self.assertGreater(record["bound_s"], record["products_bound_s"])
+        self.assertGreater(record["copy_bytes_per_s"], 0)
+        if record["bound_share"] is not None:
+            self.assertLessEqual(record["bound_share"], 1)
+            self.assertGreater(record["bound_share"], record["products_share"])
+
     def test_the_options_of_the_norm_are_told(self):
         # The line that says which norm runs says what was set, and nothing that its formula does not have.
         for number, (norm, options, said, unsaid) in enumerate((

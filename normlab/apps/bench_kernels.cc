@@ -15,6 +15,7 @@
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/cpu/stream.h"
 #include "normlab/study/text_table.h"

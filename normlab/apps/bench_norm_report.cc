@@ -1,4 +1,5 @@
 #include "normlab/apps/bench_norm_report.h"
+#include "normlab/base/text.h"
 
 #include <algorithm>
 #include <map>

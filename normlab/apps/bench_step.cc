@@ -16,6 +16,7 @@
 #include "normlab/apps/run_options.h"
 #include "normlab/base/error.h"
 #include "normlab/base/random.h"
+#include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/cpu/stream.h"
 #include "normlab/stats/descriptive.h"

@@ -10,11 +10,10 @@
 //
 // Every set of storage types has kernels of its own (norm_fused_sets-inl.h): 16-bit rows are widened and
 // rounded in registers, statistics, parameters and sums are fp32.
-#include "normlab/kernels/cpu/norm_fused.h"
-
 #include <optional>
 
 #include "normlab/base/threads.h"
+#include "normlab/kernels/cpu/norm_fused_choice.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/norms/norm_list.h"
 
@@ -29,17 +28,6 @@ std::optional<FusedKind> KernelOf(NormKind kind) {
   if (kind == KindOf<Recenter>()) return FusedKind::kRecenter;
   if (kind == KindOf<Dyt>()) return FusedKind::kDyt;
   return std::nullopt;
-}
-
-FusedKernels KernelsFor(DType low) {
-  switch (low) {
-    case DType::kBF16:
-      return FusedKernelsBf16();
-    case DType::kF16:
-      return FusedKernelsF16();
-    default:
-      return FusedKernelsF32();
-  }
 }
 
 // A gain and a bias of its own, and rows for the sums that nobody wants, one for each chunk. They are of the
@@ -79,7 +67,7 @@ void ForEachChunk(CpuContext& context, int64_t rows, int64_t chunks, Body&& body
 void Forward(CpuContext& context, const NormForwardArgs& args) {
   const NormForwardRows rows = RowsOf(args);
   if (rows.rows == 0) return;
-  const FusedKernels kernels = KernelsFor(LowType(rows));
+  const FusedKernels kernels = FusedKernelsFor(LowType(rows));
   const ForwardScratch wanted(args, context.threads());
   if (InfoOf(args.spec.kind).identity)
     return ForEachChunk(context, rows.rows, wanted.chunks, [&](int64_t, int64_t begin, int64_t end) {
@@ -103,7 +91,7 @@ void Forward(CpuContext& context, const NormForwardArgs& args) {
 
 void Backward(CpuContext& context, const NormBackwardArgs& args) {
   const NormBackwardRows rows = RowsOf(args);
-  const FusedKernels kernels = KernelsFor(LowType(rows));
+  const FusedKernels kernels = FusedKernelsFor(LowType(rows));
   if (InfoOf(args.spec.kind).identity)
     return ForEachChunk(
         context, rows.rows, RowChunks(context.threads(), rows.rows, rows.cols),

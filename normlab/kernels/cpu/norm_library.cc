@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "normlab/base/threads.h"
-#include "normlab/kernels/cpu/norm_fused.h"
+#include "normlab/kernels/cpu/norm_fused_choice.h"
 #include "normlab/kernels/cpu/norm_kernels.h"
 #include "normlab/kernels/cpu/norm_rows.h"
 #include "normlab/kernels/cpu/onednn_norm.h"
@@ -22,7 +22,8 @@ namespace normlab::cpu {
 namespace {
 
 std::optional<std::string> Refuses(const NormSpec& spec, int64_t) {
-  if (spec.kind != KindOf<LayerNorm>()) return fmt::format("there is no {} in oneDNN", InfoOf(spec.kind).name);
+  if (spec.kind != KindOf<LayerNorm>())
+    return fmt::format("there is no {} in oneDNN", InfoOf(spec.kind).name);
   if (!spec.gain || !spec.bias) return "it is called with a gain and a bias";
   if (!(spec.eps > 0)) return "with eps = 0 oneDNN makes NaN of a row without spread";
   if (spec.cast == NormCast::kBeforeGain) return "oneDNN does not round before the gain";
@@ -84,18 +85,12 @@ void* At(const AnyRows& rows, int64_t r) {
   return static_cast<char*>(rows.data) + r * rows.stride * static_cast<int64_t>(SizeOf(rows.dtype));
 }
 
-FusedKernels KernelsFor(DType low) {
-  return low == DType::kBF16  ? FusedKernelsBf16()
-         : low == DType::kF16 ? FusedKernelsF16()
-                              : FusedKernelsF32();
-}
-
 // A pass over memory of its own: to = from in any two types of which one is fp32 or both are the same, or
 // to += from.
 void Pass(CpuContext& context, const AnyRows& from, const AnyRows& to, int64_t rows, int64_t cols,
           bool accumulate = false) {
   const int64_t chunks = RowChunks(context.threads(), rows, cols);
-  const FusedKernels kernels = KernelsFor(from.dtype == DType::kF32 ? to.dtype : from.dtype);
+  const FusedKernels kernels = FusedKernelsFor(from.dtype == DType::kF32 ? to.dtype : from.dtype);
   const bool narrows = from.dtype == DType::kF32 && to.dtype != DType::kF32;
   ParallelFor(context.threads(), chunks, [&](int64_t chunk, int) {
     const int64_t begin = ChunkBegin(rows, chunks, chunk), end = ChunkBegin(rows, chunks, chunk + 1);
@@ -156,7 +151,7 @@ void Forward(CpuContext& context, const NormForwardArgs& args) {
   const ForwardPlan plan(args, context.threads(), pieces);
 
   if (rows.residual) {
-    const FusedKernels kernels = KernelsFor(LowType(rows));
+    const FusedKernels kernels = FusedKernelsFor(LowType(rows));
     NormForwardRows addition = rows;
     addition.sum = plan.sum.rows;
     addition.y = {.dtype = rows.y.dtype};

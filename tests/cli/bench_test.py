@@ -65,7 +65,7 @@ class BenchKernels(program.Case):
                     continue
                 self.assertEqual(contender["refusal"] is None, contender["blocks"] > 0, case)
                 self.assertTrue(contender["refusal"] is None or contender["refusal"])
-                if case["dtype"] == "f32":
+                if case["dtype"] == "f32" and contender["implementation"] != "library":  # there is none of rmsnorm
                     self.assertIsNone(contender["refusal"])
 
     def test_how_threads_wait_is_chosen_told_and_left_to_the_user(self):

@@ -71,7 +71,7 @@ class Compare(program.Case):
         (self.folder / "study/runs/rmsnorm/seed-2/run.json").unlink()
         done = self.good(*self.compare(*norms, threads="2"))
         self.assertEqual([cell["test_loss"] for cell in self.results()["cells"]], losses)
-        self.assertIn("others\n         differ", done.stdout)
+        self.assertIn("others differ", " ".join(done.stdout.split()))
         self.assertIn("left out", done.stdout)
 
     def test_another_study_in_the_folder_is_refused_by_key(self):

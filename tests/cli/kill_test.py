@@ -25,8 +25,8 @@ SEED = 1
 RUN = ["--set", "emb_dim=48", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "held_out_windows=32", "--context", "32",
        "--batch", "8", "--set", "micro_batch=2", "--data", "text.txt", "--threads", "1", "--checkpoint-every", "3"]
 # --json: what is told on the way, a resumption too, goes to stderr.
-TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "150", "--json"]
-COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "60", "--save-models"]
+TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "600", "--json"]
+COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models"]
 
 
 def outcome(run):

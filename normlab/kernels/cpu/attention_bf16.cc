@@ -57,7 +57,7 @@ HWY_ATTR float SoftmaxRow(float* scores, int64_t valid, int64_t keys, float scal
   const VF m = hn::Set(d, max), factor = hn::Set(d, scale);
   VF sum = hn::Zero(d);
   ForScores(scores, valid, [&](int64_t j, VF s, auto seen) HWY_ATTR {
-    const VF e = hn::IfThenElseZero(seen, FastExp(d, hn::Mul(hn::Sub(s, m), factor)));
+    const VF e = hn::IfThenElseZero(seen, FastExpNonPositive(d, hn::Mul(hn::Sub(s, m), factor)));
     sum = hn::Add(sum, e);
     hn::Store(e, d, scores + j);
   });
@@ -75,7 +75,7 @@ HWY_ATTR void SoftmaxGradientRow(const float* scores, const float* dp, int64_t v
   const DF d;
   const VF factor = hn::Set(d, scale), vlse = hn::Set(d, lse), vdelta = hn::Set(d, delta);
   ForScores(scores, valid, [&](int64_t j, VF s, auto seen) HWY_ATTR {
-    const VF e = hn::IfThenElseZero(seen, FastExp(d, hn::MulSub(s, factor, vlse)));
+    const VF e = hn::IfThenElseZero(seen, CoarseExp(d, hn::MulSub(s, factor, vlse)));
     const VF difference = hn::IfThenElseZero(seen, hn::Sub(hn::Load(d, dp + j), vdelta));
     StoreFloats(e, d, p + j);
     StoreFloats(hn::Mul(hn::Mul(e, factor), difference), d, ds + j);

@@ -31,6 +31,11 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class T>
+constexpr Precision PrecisionOf() {
+  return sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::k16Bits;
+}
+
 HWY_ATTR void AddBiasRows(int64_t rows, int64_t cols, const float* bias, Block<float> c) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = c.data + r * c.stride;
@@ -49,7 +54,7 @@ HWY_ATTR void BiasGeluRows(int64_t rows, int64_t cols, const float* bias, Block<
       if (bias != nullptr)
         StoreFloats(hn::Add(LoadFloats(d, z_row + i), hn::LoadU(d, bias + i)), d, z_row + i);
       const auto v = LoadFloats(d, z_row + i);
-      StoreFloats(hn::Mul(v, GeluGate(d, v)), d, out + i);
+      StoreFloats(hn::Mul(v, GeluGate<PrecisionOf<T>()>(d, v)), d, out + i);
     });
   }
 }
@@ -60,7 +65,9 @@ HWY_ATTR void GeluGradientRows(int64_t rows, int64_t cols, Block<const T> z, Blo
     const T* z_row = z.data + r * z.stride;
     T* row = dz.data + r * dz.stride;
     ForColumns(cols, [=](auto d, int64_t i) HWY_ATTR {
-      StoreFloats(hn::Mul(LoadFloats(d, row + i), GeluGradient(d, LoadFloats(d, z_row + i))), d, row + i);
+      StoreFloats(
+          hn::Mul(LoadFloats(d, row + i), GeluGradient<PrecisionOf<T>()>(d, LoadFloats(d, z_row + i))), d,
+          row + i);
     });
   }
 }

@@ -28,6 +28,20 @@
 #include "normlab/kernels/cpu/ops.h"
 #include "normlab/kernels/cpu/storage-inl.h"
 
+#ifndef NORMLAB_KERNELS_CPU_ATTENTION_BF16_SUM_
+#define NORMLAB_KERNELS_CPU_ATTENTION_BF16_SUM_
+namespace normlab::cpu {
+namespace {
+
+// Of the exponentials of a row of scores: the logarithm of their sum, and what makes probabilities of them.
+struct SoftmaxSum {
+  float lse, inverse;
+};
+
+}  // namespace
+}  // namespace normlab::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace normlab::cpu {
 namespace HWY_NAMESPACE {
@@ -44,9 +58,9 @@ HWY_INLINE void ForScores(const float* row, int64_t valid, const F& f) {
     f(j, hn::Load(d, row + j), hn::FirstN(d, static_cast<size_t>(std::min(lanes, valid - j))));
 }
 
-// p = softmax(scale * scores) over the first `valid` keys and 0 for the other of `keys`; returns the log of
-// the sum of exponentials. The exponentials take the scores' place.
-HWY_ATTR float SoftmaxRow(float* scores, int64_t valid, int64_t keys, float scale, BFloat16* p) {
+// p = exp(scale * (scores - max)) over the first `valid` keys and 0 for the other of `keys`. Not yet divided
+// by their sum: the products' results are, which are fewer.
+HWY_ATTR SoftmaxSum SoftmaxRow(const float* scores, int64_t valid, int64_t keys, float scale, BFloat16* p) {
   const DF d;
   const VF lowest = hn::Set(d, -HUGE_VALF);
   VF vmax = lowest;
@@ -59,14 +73,18 @@ HWY_ATTR float SoftmaxRow(float* scores, int64_t valid, int64_t keys, float scal
   ForScores(scores, valid, [&](int64_t j, VF s, auto seen) HWY_ATTR {
     const VF e = hn::IfThenElseZero(seen, FastExpNonPositive(d, hn::Mul(hn::Sub(s, m), factor)));
     sum = hn::Add(sum, e);
-    hn::Store(e, d, scores + j);
+    StoreFloats(e, d, p + j);
   });
-  const float total = hn::GetLane(hn::SumOfLanes(d, sum));
-  const VF inverse = hn::Set(d, 1.0f / total);
-  ForScores(scores, valid,
-            [&](int64_t j, VF e, auto) HWY_ATTR { StoreFloats(hn::Mul(e, inverse), d, p + j); });
   for (int64_t j = valid; j < keys; ++j) p[j] = {0};
-  return max * scale + std::log(total);
+  const float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  return {.lse = max * scale + std::log(total), .inverse = 1.0f / total};
+}
+
+// to[i] = factor * from[i]
+HWY_ATTR void ScaleRow(const float* from, int64_t count, float factor, BFloat16* to) {
+  ForColumns(count, [=](auto d, int64_t i) HWY_ATTR {
+    StoreFloats(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, factor)), d, to + i);
+  });
 }
 
 // p = exp(scale * scores - lse) and ds = scale * p * (dp - delta), 0 for keys that the query does not see.
@@ -102,6 +120,7 @@ HWY_AFTER_NAMESPACE();
 namespace normlab::cpu {
 
 HWY_EXPORT(SoftmaxRow);
+HWY_EXPORT(ScaleRow);
 HWY_EXPORT(SoftmaxGradientRow);
 HWY_EXPORT(DotRow);
 
@@ -167,18 +186,20 @@ class Layout {
 struct Forward {
   const AttentionForwardArgs& args;
   Shape s;
-  int64_t scores_at, p_at, library_at, floats;
+  int64_t scores_at, p_at, result_at, inverse_at, library_at, floats;
   std::vector<std::array<const Bf16Products::Product*, 2>> products;  // of each block: scores, result
 
   Forward(CpuContext& context, const AttentionForwardArgs& a) : args(a), s(a.q) {
     Layout layout;
     scores_at = layout.Take(s.queries * s.padded, DType::kF32);
     p_at = layout.Take(s.queries * s.padded, DType::kBF16);
+    result_at = layout.Take(s.queries * s.d, DType::kF32);
+    inverse_at = layout.Take(s.queries, DType::kF32);
     size_t library = 0;
     for (int64_t i = 0; i < s.blocks(); ++i) {
       const QueryBlock block(s, i);
       products.push_back({&context.bf16_products().Prepare(Scores(block, 0, nullptr)),
-                          &context.bf16_products().Prepare(Result(block, 0, nullptr))});
+                          &context.bf16_products().Prepare(Result(block, 0, nullptr, nullptr))});
       for (const Bf16Products::Product* product : products.back())
         library = std::max(library, Bf16Products::ScratchBytes(*product));
     }
@@ -202,8 +223,8 @@ struct Forward {
             .ldc = s.padded};
   }
   // [rows, D] = p v
-  Bf16Gemm Result(const QueryBlock& block, int64_t task, const BFloat16* p) const {
-    const Head v(args.v, task), o(args.o, task);
+  Bf16Gemm Result(const QueryBlock& block, int64_t task, const BFloat16* p, float* to) const {
+    const Head v(args.v, task);
     return {.m = block.rows,
             .n = s.d,
             .k = block.keys,
@@ -211,12 +232,15 @@ struct Forward {
             .lda = s.padded,
             .b = v.data,
             .ldb = v.stride,
-            .c_type = DType::kBF16,
-            .c = o.Row(block.begin),
-            .ldc = o.stride};
+            .c_type = DType::kF32,
+            .c = to,
+            .ldc = s.d};
   }
 
   void Run(int64_t task, int thread, float* scratch) const {
+    const Head o(args.o, task);
+    float* const result = scratch + result_at;
+    float* const inverse = scratch + inverse_at;
     float* const scores = scratch + scores_at;
     BFloat16* const p = reinterpret_cast<BFloat16*>(scratch + p_at);
     float* const lse = args.lse.as<float>() + task * s.t;
@@ -224,10 +248,15 @@ struct Forward {
       const QueryBlock block(s, i);
       const auto& [score_product, result_product] = products[static_cast<size_t>(i)];
       Bf16Products::Run(*score_product, Scores(block, task, scores), thread, scratch + library_at);
-      for (int64_t r = 0; r < block.rows; ++r)
-        lse[block.begin + r] = HWY_DYNAMIC_DISPATCH(SoftmaxRow)(scores + r * s.padded, block.begin + r + 1,
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const SoftmaxSum sum = HWY_DYNAMIC_DISPATCH(SoftmaxRow)(scores + r * s.padded, block.begin + r + 1,
                                                                 block.keys, s.scale, p + r * s.padded);
-      Bf16Products::Run(*result_product, Result(block, task, p), thread, scratch + library_at);
+        lse[block.begin + r] = sum.lse;
+        inverse[r] = sum.inverse;
+      }
+      Bf16Products::Run(*result_product, Result(block, task, p, result), thread, scratch + library_at);
+      for (int64_t r = 0; r < block.rows; ++r)
+        HWY_DYNAMIC_DISPATCH(ScaleRow)(result + r * s.d, s.d, inverse[r], o.Row(block.begin + r));
     }
   }
 };

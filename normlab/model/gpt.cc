@@ -197,7 +197,7 @@ void Gpt::PlanGradients(Arena::Planner& plan) {
 
 void Gpt::Initialize(uint64_t seed) {
   for (const Parameter& parameter : parameters_.all())
-    device_.Upload(parameters_.InitialValues(parameter, seed),
+    device_.Upload(parameters_.InitialValues(parameter, seed, device_.threads()),
                    weights_.Slice(parameter.offset, parameter.offset + parameter.elements()));
   RefreshOperands();
 }

@@ -1,9 +1,11 @@
 #include "normlab/model/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "normlab/base/error.h"
 #include "normlab/base/random.h"
+#include "normlab/base/threads.h"
 #include "normlab/norms/norm_list.h"
 
 namespace normlab {
@@ -123,11 +125,17 @@ View ParameterList::Of(std::string_view name, const View& flat) const {
   return view;
 }
 
-std::vector<double> ParameterList::InitialValues(const Parameter& parameter, uint64_t seed) const {
+std::vector<double> ParameterList::InitialValues(const Parameter& parameter, uint64_t seed,
+                                                 int threads) const {
   std::vector<double> values(static_cast<size_t>(parameter.elements()), parameter.initial_mean);
   if (parameter.initial_std == 0) return values;
   const RandomStream stream(seed, parameter.name);
-  for (size_t i = 0; i < values.size(); ++i) values[i] += parameter.initial_std * stream.Normal(i);
+  constexpr int64_t kChunk = 1 << 14;
+  const int64_t count = parameter.elements();
+  ParallelFor(threads, (count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
+    for (int64_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i)
+      values[static_cast<size_t>(i)] += parameter.initial_std * stream.Normal(static_cast<uint64_t>(i));
+  });
   return values;
 }
 

@@ -47,8 +47,8 @@ class ParameterList {
   // The view of a tensor inside flat memory; an empty view where the model has no such tensor.
   View Of(std::string_view name, const View& flat) const;
 
-  // Initial values of a tensor, a function of (seed, name, element) alone.
-  std::vector<double> InitialValues(const Parameter& parameter, uint64_t seed) const;
+  // Initial values of a tensor, a function of (seed, name, element) alone, computed on `threads` threads.
+  std::vector<double> InitialValues(const Parameter& parameter, uint64_t seed, int threads = 1) const;
 
  private:
   std::vector<Parameter> parameters_;

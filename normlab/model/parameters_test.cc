@@ -78,6 +78,13 @@ TEST(Parameters, AlphaOfDytStartsWhereTheKeySaysAndDoesNotDecay) {
   EXPECT_EQ(list.InitialValues(*alpha, 1), std::vector<double>{0.75});
 }
 
+TEST(Parameters, InitialValuesAreTheSameForAnyNumberOfThreads) {
+  const ParameterList list(GptConfig{}, 0.02);
+  const Parameter& parameter = *list.Find("tok_emb.weight");  // two chunks
+  const std::vector<double> one = list.InitialValues(parameter, 3);
+  for (const int threads : {2, 5}) EXPECT_EQ(list.InitialValues(parameter, 3, threads), one);
+}
+
 TEST(Parameters, GainsStoredAsOnePlusGStartAtZero) {
   GptConfig config = Gpt2Small("rmsnorm");
   config.norm_weight_offset = 1;

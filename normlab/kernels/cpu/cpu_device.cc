@@ -30,6 +30,17 @@ void ForEachElement(const View& view, F&& f) {
   }
 }
 
+// Calls f(element, index) for all of a dense fp32 view, which may be millions; whether it is one. Not through
+// ParallelFor: that would make 0 of denormals, and these are copies.
+template <class F>
+bool ForDenseFloats(const View& view, const F& f) {
+  if (view.dtype != DType::kF32 || !view.IsDense()) return false;
+  float* const data = view.as<float>();
+  const int64_t count = view.elements();
+  for (int64_t i = 0; i < count; ++i) f(data + i, i);
+  return true;
+}
+
 double Load(const View& view, int64_t offset) {
   switch (view.dtype) {
     case DType::kF32:
@@ -96,6 +107,10 @@ class CpuDevice final : public Device {
 
   void Upload(std::span<const double> values, const View& to) override {
     NL_CHECK_EQ(static_cast<int64_t>(values.size()), to.elements());
+    if (ForDenseFloats(to, [&](float* element, int64_t i) {
+          *element = static_cast<float>(values[static_cast<size_t>(i)]);
+        }))
+      return;
     ForEachElement(to, [&](int64_t i, int64_t offset) { Store(to, offset, values[static_cast<size_t>(i)]); });
   }
   void UploadIds(std::span<const int32_t> ids, const View& to) override {
@@ -104,10 +119,16 @@ class CpuDevice final : public Device {
   }
   void ReadBack(const View& from, std::span<double> values) override {
     NL_CHECK_EQ(static_cast<int64_t>(values.size()), from.elements());
+    if (ForDenseFloats(from, [&](float* element, int64_t i) {
+          values[static_cast<size_t>(i)] = static_cast<double>(*element);
+        }))
+      return;
     ForEachElement(from,
                    [&](int64_t i, int64_t offset) { values[static_cast<size_t>(i)] = Load(from, offset); });
   }
   void Fill(const View& to, double value) override {
+    if (ForDenseFloats(to, [value](float* element, int64_t) { *element = static_cast<float>(value); }))
+      return;
     ForEachElement(to, [&](int64_t, int64_t offset) { Store(to, offset, value); });
   }
   void Copy(const View& from, const View& to) override {

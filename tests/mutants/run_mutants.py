@@ -45,6 +45,18 @@ def read_list():
     return mutants
 
 
+def tests_named(gtest_filter):
+    """The pattern of the macro of a test that the filter finds: [instance/]Suite.Name[/parameter], * anywhere. A test
+    with parameters has an instance before its name."""
+    suite, _, name = gtest_filter.rpartition(".")
+    suite, name = suite.split("/")[-1], name.split("/")[0]
+    words = [re.escape(part or "*").replace(r"\*", r"\w*") for part in (suite, name)]
+    macro = "TEST_P" if "/" in gtest_filter else r"(TEST(_F)?|RC_GTEST_PROP)"
+    if gtest_filter.startswith("*"):
+        macro = r"(TEST\w*|RC_GTEST_PROP)"
+    return rf"{macro}\(\s*{words[0]}\s*,\s*{words[1]}\s*[,)]"
+
+
 def check(mutants):
     """Every faulty entry, in words."""
     faults = []
@@ -58,12 +70,9 @@ def check(mutants):
         if len(sources) != 1:
             faults.append(f"{mutant['name']}: there is no {mutant['test']}.cc")
             continue
-        case = re.split(r"[./]", mutant["filter"].lstrip("*"))
-        named = [part for part in case if re.fullmatch(r"[A-Z]\w+", part)]
         text = sources[0].read_text(encoding="utf-8")
-        for part in named:
-            if not re.search(rf"\b{part}\b", text):
-                faults.append(f"{mutant['name']}: {sources[0].relative_to(ROOT)} has no {part}")
+        if not re.search(tests_named(mutant["filter"]), text):
+            faults.append(f"{mutant['name']}: {sources[0].relative_to(ROOT)} has no {mutant['filter']}")
     return faults
 
 

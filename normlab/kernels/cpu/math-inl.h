@@ -17,15 +17,11 @@ namespace normlab::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// e^r for x = n ln2 + r, by the polynomial.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V FastExp(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  const V low = hn::Set(d, -87.0f), high = hn::Set(d, 88.72283f);
-  const auto too_low = hn::Lt(x, low);
-  const V clamped = hn::Min(high, hn::Max(low, x));
-  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+HWY_INLINE V ExpOfRest(D d, V x, V n) {
   // ln2 in two parts, so that n * ln2 is exact in the first.
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   V p = hn::Set(d, 1.0f / 720);
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
@@ -34,6 +30,17 @@ HWY_INLINE V FastExp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return p;
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V FastExp(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V low = hn::Set(d, -87.0f), high = hn::Set(d, 88.72283f);
+  const auto too_low = hn::Lt(x, low);
+  const V clamped = hn::Min(high, hn::Max(low, x));
+  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+  const V p = ExpOfRest(d, clamped, n);
   // n <= 128: split the scaling so that 2^128 is not formed.
   const auto ni = hn::ConvertTo(di, n);
   const auto half = hn::ShiftRight<1>(ni);
@@ -52,15 +59,7 @@ HWY_INLINE V FastExpNonPositive(D d, V x) {
   const auto too_low = hn::Lt(x, low);
   const V clamped = hn::Max(low, x);
   const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  V p = hn::Set(d, 1.0f / 720);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
-  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  const V p = ExpOfRest(d, clamped, n);
   // n >= -126: 2^n is a normal number, and p times it too but for the last step above e^-87.
   const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
   return hn::IfThenElse(too_low, hn::Zero(d), hn::Mul(p, scale));

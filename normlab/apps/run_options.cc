@@ -62,6 +62,10 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
   parser.add_option("--dtype", arguments.dtype, "f32 or bf16: what matrix products read")
       ->type_name("TYPE")
       ->group(what);
+  parser
+      .add_flag("--recompute", arguments.recompute,
+                "activations again in backward: less memory, more time, the same bits")
+      ->group(what);
 
   const std::string how = "How it is run";
   parser.add_option("--out", arguments.out, out_description)->type_name("DIR")->required()->group(how);
@@ -92,6 +96,7 @@ std::vector<Assignment> Assignments(const RunArguments& arguments) {
   add_short("batch", "--batch", arguments.batch);
   add_short("window", "--context", arguments.context);
   add_short("dtype", "--dtype", arguments.dtype);
+  if (arguments.recompute) add("recompute", "--recompute", "recompute=true");
   return assignments;
 }
 

@@ -24,7 +24,7 @@ struct RunArguments {
   std::string out;
   std::string preset = "tiny";
   std::optional<std::string> config, steps, batch, context, dtype, threads;
-  bool json = false;
+  bool recompute = false, json = false;
 };
 
 void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string& out_description,

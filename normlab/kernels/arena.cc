@@ -1,5 +1,6 @@
 #include "normlab/kernels/arena.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace normlab {
@@ -7,6 +8,7 @@ namespace normlab {
 View Arena::Planner::Take(std::initializer_list<int64_t> shape, DType dtype) {
   View view = View::Dense(base_ + used_, dtype, shape);
   used_ += (view.bytes() + 63) / 64 * 64;
+  most_ = std::max(most_, used_);
   return view;
 }
 
@@ -15,12 +17,12 @@ Arena::Arena(Device& device, const std::function<void(Planner&)>& layout) : devi
   Planner counting;
   counting.base_ = reinterpret_cast<char*>(uintptr_t{64});
   layout(counting);
-  bytes_ = counting.used_;
+  bytes_ = counting.most_;
   data_ = device.Allocate(bytes_);
   Planner planner;
   planner.base_ = static_cast<char*>(data_);
   layout(planner);
-  NL_CHECK_EQ(planner.used_, bytes_);
+  NL_CHECK_EQ(planner.most_, bytes_);
 }
 
 Arena::~Arena() {

@@ -19,10 +19,14 @@ class Arena {
     // A dense view that starts at a multiple of 64 bytes.
     View Take(std::initializer_list<int64_t> shape, DType dtype);
 
+    // Bytes handed out so far, and a return to there: what is taken next lies over what was taken since.
+    size_t mark() const { return used_; }
+    void ReturnTo(size_t mark) { used_ = mark; }
+
    private:
     friend class Arena;
     char* base_ = nullptr;
-    size_t used_ = 0;
+    size_t used_ = 0, most_ = 0;
   };
 
   Arena() = default;

@@ -121,34 +121,42 @@ void Gpt::PlanActivations(Arena::Planner& plan) {
 
   ids_ = plan.Take({B, T}, DType::kI32);
   targets_ = plan.Take({R}, DType::kI32);
-  embedded_ = plan.Take({R, C}, stream_type_);
 
-  saved_bytes_ = embedded_.bytes();
+  saved_bytes_ = 0;
   const auto keep = [&](View view) {
     saved_bytes_ += view.bytes();
     return view;
   };
-  // A site with a branch to add holds the sum; without one it normalizes the stream where it stands.
-  const auto plan_norm = [&](NormSite& site, const View& stream, bool adds, DType result) {
+  const auto plan_result = [&](NormSite& site, DType type) {
     const bool identity = InfoOf(site.spec.kind).identity;
-    site.x = adds ? keep(plan.Take({R, C}, stream_type_)) : stream;
-    site.y = identity && result == stream_type_ ? site.x : keep(plan.Take({R, C}, result));
-    if (!identity) site.saved = keep(plan.Take({device_.NormSavedElements(site.spec, R, C)}, statistics));
+    site.y = identity && type == site.x.dtype ? site.x : keep(plan.Take({R, C}, type));
+  };
+  const auto plan_saved = [&](NormSite& site) {
+    if (!InfoOf(site.spec.kind).identity)
+      site.saved = keep(plan.Take({device_.NormSavedElements(site.spec, R, C)}, statistics));
   };
   // The stream as the products read it: in post-norm nothing else writes that.
   const auto plan_operand = [&](const View& stream) {
     return operand_type_ == stream_type_ ? stream : keep(plan.Take({R, C}, operand_type_));
   };
 
-  View stream = embedded_;
-  bool first = true;
+  // The stream between the blocks. In post-norm the last norm leaves it to the head.
+  View stream = embedded_ = keep(plan.Take({R, C}, stream_type_));
   for (Block& block : blocks_) {
+    block.input = stream;
+    if (!pre_ || &block != &blocks_.back()) stream = keep(plan.Take({R, C}, stream_type_));
+    if (!pre_) block.norm2.y = stream;
+  }
+  const size_t shared = plan.mark();
+  for (Block& block : blocks_) {
+    if (shape_.recompute) plan.ReturnTo(shared);
     if (pre_) {
-      plan_norm(block.norm1, stream, !first, operand_type_);
-      stream = block.norm1.x;
+      block.norm1.x = block.input;
+      plan_result(block.norm1, operand_type_);
+      plan_saved(block.norm1);
       block.attention_in = block.norm1.y;
     } else {
-      block.attention_in = plan_operand(stream);
+      block.attention_in = plan_operand(block.input);
     }
     block.qkv_out = keep(plan.Take({R, 3 * C}, operand_type_));
     block.q = Heads(block.qkv_out, 0);
@@ -156,24 +164,22 @@ void Gpt::PlanActivations(Arena::Planner& plan) {
     block.v = Heads(block.qkv_out, 2 * C);
     block.lse = keep(plan.Take({B, H, T}, statistics));
     block.attended = keep(plan.Take({R, C}, operand_type_));
-    if (pre_) {
-      plan_norm(block.norm2, stream, true, operand_type_);
-      stream = block.norm2.x;
-      block.ff_in = block.norm2.y;
-    } else {
-      plan_norm(block.norm1, stream, true, stream_type_);
-      stream = block.norm1.y;
-      block.ff_in = plan_operand(stream);
-    }
+    NormSite& middle = pre_ ? block.norm2 : block.norm1;
+    middle.x = keep(plan.Take({R, C}, stream_type_));
+    plan_result(middle, pre_ ? operand_type_ : stream_type_);
+    plan_saved(middle);
+    block.ff_in = pre_ ? middle.y : plan_operand(middle.y);
     block.z = keep(plan.Take({R, F}, operand_type_));
     block.activated = keep(plan.Take({R, F}, operand_type_));
     if (!pre_) {
-      plan_norm(block.norm2, stream, true, stream_type_);
-      stream = block.norm2.y;
+      const bool identity = InfoOf(block.norm2.spec.kind).identity;
+      block.norm2.x = identity ? block.norm2.y : keep(plan.Take({R, C}, stream_type_));
+      plan_saved(block.norm2);
     }
-    first = false;
   }
-  plan_norm(final_, stream, pre_, operand_type_);
+  final_.x = pre_ ? keep(plan.Take({R, C}, stream_type_)) : stream;
+  plan_result(final_, operand_type_);
+  plan_saved(final_);
   hidden_ = final_.y;
   // A norm that adds a branch to an fp32 stream takes it as its result is wanted.
   branch_ = plan.Take({R, C}, pre_ ? operand_type_ : stream_type_);
@@ -231,53 +237,67 @@ void Gpt::NarrowStream(const View& stream, const View& operand) {
   if (operand.data != stream.data) device_.Copy(stream, operand);
 }
 
+// From the block's normed (pre-norm) or plain input to its middle norm: attention, and its branch added.
+void Gpt::ForwardAttention(const Block& b) {
+  if (!pre_) NarrowStream(b.input, b.attention_in);
+  device_.MatMul({.a = b.attention_in,
+                  .b = b.qkv.weight.Transposed(),
+                  .epilogue = b.qkv.bias.empty() ? Epilogue::kNone : Epilogue::kBias,
+                  .bias = b.qkv.bias,
+                  .c = b.qkv_out});
+  device_.AttentionForward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse});
+  device_.MatMul({.a = b.attended,
+                  .b = b.proj.weight.Transposed(),
+                  .epilogue = Epilogue::kBias,
+                  .bias = b.proj.bias,
+                  .c = branch_});
+  ApplyNorm(pre_ ? b.norm2 : b.norm1, b.input, branch_);
+}
+
+// From there to what the second product of the feed-forward reads.
+void Gpt::ForwardHidden(const Block& b) {
+  if (!pre_) NarrowStream(b.norm1.y, b.ff_in);
+  device_.MatMul({.a = b.ff_in,
+                  .b = b.up.weight.Transposed(),
+                  .epilogue = Epilogue::kBiasGelu,
+                  .bias = b.up.bias,
+                  .c = b.z,
+                  .gelu = b.activated});
+}
+
+// To the end: the branch, and in post-norm the stream that leaves.
+void Gpt::ForwardOutput(const Block& b) {
+  device_.MatMul({.a = b.activated,
+                  .b = b.down.weight.Transposed(),
+                  .epilogue = Epilogue::kBias,
+                  .bias = b.down.bias,
+                  .c = branch_});
+  if (!pre_) ApplyNorm(b.norm2, b.norm1.y, branch_);
+}
+
 void Gpt::Forward(std::span<const int32_t> inputs) {
   device_.UploadIds(inputs, ids_);
   device_.EmbeddingForward({.ids = ids_, .token = token_, .position = position_, .h = embedded_});
 
-  View stream = embedded_;  // the residual stream
-  View branch;              // a sublayer's output that the next norm adds to it
+  // In pre-norm each block leaves a branch that the next norm adds to the stream.
+  View stream = embedded_, branch;
   for (const Block& b : blocks_) {
-    if (pre_) {
-      ApplyNorm(b.norm1, stream, branch);
-      stream = b.norm1.x;
-    } else {
-      NarrowStream(stream, b.attention_in);
-    }
-    device_.MatMul({.a = b.attention_in,
-                    .b = b.qkv.weight.Transposed(),
-                    .epilogue = b.qkv.bias.empty() ? Epilogue::kNone : Epilogue::kBias,
-                    .bias = b.qkv.bias,
-                    .c = b.qkv_out});
-    device_.AttentionForward({.q = b.q, .k = b.k, .v = b.v, .o = Heads(b.attended, 0), .lse = b.lse});
-    device_.MatMul({.a = b.attended,
-                    .b = b.proj.weight.Transposed(),
-                    .epilogue = Epilogue::kBias,
-                    .bias = b.proj.bias,
-                    .c = branch_});
-    const NormSite& middle = pre_ ? b.norm2 : b.norm1;
-    ApplyNorm(middle, stream, branch_);
-    stream = pre_ ? middle.x : middle.y;
-    if (!pre_) NarrowStream(stream, b.ff_in);
-    device_.MatMul({.a = b.ff_in,
-                    .b = b.up.weight.Transposed(),
-                    .epilogue = Epilogue::kBiasGelu,
-                    .bias = b.up.bias,
-                    .c = b.z,
-                    .gelu = b.activated});
-    device_.MatMul({.a = b.activated,
-                    .b = b.down.weight.Transposed(),
-                    .epilogue = Epilogue::kBias,
-                    .bias = b.down.bias,
-                    .c = branch_});
-    branch = branch_;
-    if (!pre_) {
-      ApplyNorm(b.norm2, stream, branch);
-      stream = b.norm2.y;
-      branch = {};
-    }
+    if (pre_) ApplyNorm(b.norm1, stream, branch);
+    ForwardAttention(b);
+    ForwardHidden(b);
+    ForwardOutput(b);
+    stream = pre_ ? b.norm2.x : b.norm2.y;
+    if (pre_) branch = branch_;
   }
   ApplyNorm(final_, stream, branch);
+}
+
+// What backward reads of a block, from its input alone.
+void Gpt::RecomputeBlock(const Block& b) {
+  if (pre_) ApplyNorm(b.norm1, b.input, {});
+  ForwardAttention(b);
+  ForwardHidden(b);
+  if (!pre_) ForwardOutput(b);  // its norm keeps its own input
 }
 
 // ---- The head and the loss.
@@ -354,6 +374,7 @@ void Gpt::Backward(bool accumulate) {
 
   for (size_t i = blocks_.size(); i-- > 0;) {
     const Block& b = blocks_[i];
+    if (shape_.recompute && i + 1 < blocks_.size()) RecomputeBlock(b);  // the last one's are still there
     if (!pre_) ApplyNormBackward(b.norm2, dstream, dstream, operand, false, accumulate);
     LinearBackward(b.down, b.activated, operand, accumulate);
     device_.MatMul(

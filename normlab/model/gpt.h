@@ -21,6 +21,9 @@ struct GptShape {
   // How activations are stored, as far as the device has these types (Device::StorageType): what the matrix
   // products read, and the residual stream with its gradient.
   DType operands = DType::kF32, residual = DType::kF32;
+  // Of each block only the stream that enters it is kept; backward computes the rest again, with the same
+  // bits, into memory that all blocks share (Chen et al. 2016, arXiv 1604.06174).
+  bool recompute = false;
 };
 
 class Gpt {
@@ -62,7 +65,8 @@ class Gpt {
   };
   std::vector<Product> Products() const;
 
-  // Bytes of activations that backward reads: written once, read once.
+  // Bytes of activations that backward reads: written once, read once. Those that it computes again count
+  // too.
   size_t saved_bytes() const { return saved_bytes_; }
   size_t operand_weight_bytes() const { return operand_arena_.bytes(); }
   size_t arena_bytes() const {
@@ -86,6 +90,7 @@ class Gpt {
   };
 
   struct Block {
+    View input;  // the residual stream that enters; in pre-norm with the branch before it added
     NormSite norm1, norm2;
     Linear qkv, proj, up, down;
     View qkv_out;              // [R, 3C]
@@ -104,6 +109,10 @@ class Gpt {
   View Heads(const View& matrix, int64_t first_column) const;
 
   void Forward(std::span<const int32_t> inputs);
+  void ForwardAttention(const Block& block);
+  void ForwardHidden(const Block& block);
+  void ForwardOutput(const Block& block);
+  void RecomputeBlock(const Block& block);
   void Backward(bool accumulate);
   // Head and cross-entropy by chunks of rows; with gradients when `gradient_scale` is given.
   void Head(std::span<const int32_t> targets, std::optional<double> gradient_scale, bool accumulate,

@@ -179,6 +179,45 @@ TEST(Gpt, TheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+// Computed again or kept: the same operations on the same numbers.
+TEST(Gpt, RecomputedActivationsGiveTheBitsOfThoseThatAreKept) {
+  const auto device = MakeCpuDevice({.threads = 2});
+  struct Storage {
+    DType operands, residual;
+  };
+  for (const auto& [operands, residual] :
+       {Storage{DType::kF32, DType::kF32}, {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16}})
+    for (const std::string implementation : {"", "generic", "handrolled", "fused"})
+      for (GptConfig config : Configs(implementation)) {
+        config.n_layers = 3;
+        GptShape shape = {.micro_batch = 2, .window = 7, .operands = operands, .residual = residual};
+        TinyGpt kept(*device, config, shape);
+        shape.recompute = true;
+        TinyGpt again(*device, config, shape);
+        const std::string text = fmt::format("{} {} {}", Describe(config), Name(operands), Name(residual));
+        EXPECT_EQ(kept.LossAndGradients(), again.LossAndGradients()) << text;
+        EXPECT_TRUE(test::SameBits(again.Values(again.model.gradients()), kept.Values(kept.model.gradients()),
+                                   text.c_str()));
+        EXPECT_LT(again.model.arena_bytes(), kept.model.arena_bytes()) << text;
+        EXPECT_EQ(again.model.saved_bytes(), kept.model.saved_bytes()) << text;
+      }
+}
+
+// What is kept of a block is the stream that enters it: one [B T, C] matrix more for every layer.
+TEST(Gpt, KeepsOneMatrixOfEachBlockThatItComputesAgain) {
+  const auto device = MakeCpuDevice({.threads = 1});
+  for (const char* position : {"pre", "post"}) {
+    GptConfig config = TinyConfig("layernorm", position);
+    const GptShape shape = {.micro_batch = 4, .window = 8, .recompute = true};
+    const auto activations = [&](int64_t layers) {
+      config.n_layers = layers;
+      const Gpt model(*device, config, 0.02, shape);
+      return static_cast<int64_t>(model.arena_bytes()) - 2 * static_cast<int64_t>(model.weights().bytes());
+    };
+    EXPECT_EQ(activations(9) - activations(5), 4 * 4 * 8 * 12 * 4) << position;
+  }
+}
+
 // Two micro-batches and the large batch both carry the roundings of one backward pass: twice its bound.
 TEST(Gpt, MicroBatchesAddUpToTheLargeBatch) {
   const auto device = MakeCpuDevice({.threads = 2});

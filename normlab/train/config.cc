@@ -67,6 +67,10 @@ std::vector<ConfigKey<TrainConfig>> MakeKeys() {
                  ElementType("dtype"), &C::dtype),
       TextKey<C>("residual_dtype", "type of the residual stream; bf16 goes with dtype = bf16 only",
                  "f32, bf16", ElementType("residual_dtype"), &C::residual_dtype),
+      BoolKey<C>("recompute",
+                 "backward computes the activations of each block again, in place of keeping them: the same "
+                 "bits, less memory, more time",
+                 &C::recompute),
   };
   keys.insert(keys.end(), own.begin(), own.end());
   return keys;

@@ -45,6 +45,7 @@ struct TrainConfig {
   uint64_t seed = 1;                   // of initial weights and data order
   std::string dtype = "f32";           // of matrix products
   std::string residual_dtype = "f32";  // of the residual stream
+  bool recompute = false;              // activations of a block again in backward: changes no bit
 
   // The values in use, defaults filled in.
   int64_t MicroBatch() const;

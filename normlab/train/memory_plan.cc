@@ -130,7 +130,8 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
        : rows_matter && config.MicroBatch() > 1
            ? fmt::format("set a smaller micro_batch than {} (the batch may stay), or a smaller --context",
                          config.MicroBatch())
-       : rows_matter ? "set a smaller --context, or a smaller model (emb_dim, n_layers)"
+       : rows_matter && !config.recompute ? "take --recompute, or set a smaller --context"
+       : rows_matter                      ? "set a smaller --context, or a smaller model (emb_dim, n_layers)"
                      : "take a smaller preset, or set emb_dim, n_layers or vocab_size lower");
 }
 

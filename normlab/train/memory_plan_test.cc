@@ -49,7 +49,8 @@ TEST(PlanMemory, IsThePeakOfTheRealDevice) {
         Config({"final_norm=false", "norm_position=post"}), Config({"window=13", "batch=5"}),
         Config({"vocab_size=50257", "batch=2"}), Config({"n_heads=48", "emb_dim=48"}), Config({"dtype=bf16"}),
         Config({"dtype=bf16", "norm_position=post", "tie_weights=true"}),
-        Config({"dtype=bf16", "residual_dtype=bf16", "vocab_size=50257", "batch=2"})})
+        Config({"dtype=bf16", "residual_dtype=bf16", "vocab_size=50257", "batch=2"}),
+        Config({"recompute=true"}), Config({"recompute=true", "norm_position=post", "dtype=bf16"})})
     for (const int threads : {1, 3}) {
       const MemoryPlan plan = PlanMemory(config, {.threads = threads});
       EXPECT_TRUE(plan.exact);

@@ -31,7 +31,8 @@ GptShape ShapeOf(const TrainConfig& config) {
   return {.micro_batch = config.MicroBatch(),
           .window = config.Window(),
           .operands = config.OperandType(),
-          .residual = config.ResidualType()};
+          .residual = config.ResidualType(),
+          .recompute = config.recompute};
 }
 
 std::string Divergence::ToString() const {

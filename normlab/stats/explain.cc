@@ -59,13 +59,13 @@ std::string Decided(const Comparison& c, const ComparisonRule& rule, const Words
                         lower ? NamedInterval(-*c.ci_high, -*c.ci_low, c, rule)
                               : NamedInterval(*c.ci_low, *c.ci_high, c, rule));
   }
-  return text + fmt::format(", on {}; {} the margin of {}.", words.setup, exceeds ? "exceeds" : "may exceed",
-                            Margin(rule, words));
+  text += ", on " + words.setup;
+  if (rule.margin == 0) return text + ".";
+  return text +
+         fmt::format("; {} the margin of {}.", exceeds ? "exceeds" : "may exceed", Margin(rule, words));
 }
 
 std::string Equivalent(const Comparison& c, const ComparisonRule& rule, const Words& words) {
-  const double same = rule.log_ratio ? 1 : 0;
-  const bool not_zero = *c.ci_low > same || *c.ci_high < same;
   const std::string interval =
       fmt::format("simultaneous {} interval, of the two one-sided tests, {} to {}",
                   Percent(1 - 2 * rule.alpha), Number(*c.equivalence_ci_low), Number(*c.equivalence_ci_high));
@@ -74,25 +74,33 @@ std::string Equivalent(const Comparison& c, const ComparisonRule& rule, const Wo
       "{}; ",
       Margin(rule, words), rule.log_ratio ? "ratio" : "difference",
       Number(rule.log_ratio ? *c.ratio : *c.difference), interval, c.n, words.setup);
-  if (not_zero) return text + fmt::format("smaller than {}, but not zero.", Margin(rule, words));
+  if (c.difference_shown) return text + fmt::format("smaller than {}, but not zero.", Margin(rule, words));
   return text + "not shown to be zero.";
 }
 
-std::string SeedsNeededText(const Comparison& c, const ComparisonRule& rule, const Words& words) {
-  // More seeds cannot lift the bar that a diverged run sets.
-  if (!c.sd || *c.sd == 0 || c.diverged_variant > 0) return "";
-  if (!c.seeds_needed_low) return "; more than a million seeds needed";
-  const std::string low = FormatCount(*c.seeds_needed_low);
-  const std::string range = !c.seeds_needed_high ? "at least " + low
-                            : *c.seeds_needed_low == *c.seeds_needed_high
-                                ? low
-                                : low + " to " + FormatCount(*c.seeds_needed_high);
-  if (c.seeds_needed_high && static_cast<std::size_t>(*c.seeds_needed_high) <= c.n) {
-    return fmt::format(
-        "; {} seeds would do in 80% of studies, so the difference may lie close to the margin of {}", range,
-        Margin(rule, words));
+// What would decide it: every undecided comparison has a next step.
+std::string NextStep(const Comparison& c, const ComparisonRule& rule, const Words& words) {
+  if (c.diverged_variant + c.diverged_baseline > 0) {
+    return "more seeds do not change that: find out why the run diverged";
   }
-  return fmt::format("; {} seeds needed", range);
+  if (c.sd && *c.sd == 0)
+    return "see that the seed reaches what is compared: its runs should differ a little";
+  if (rule.margin == 0) return "no margin was stated, so no number of seeds can show sameness";
+  const std::string seeds = SeedsThatDecide(c, rule);
+  // A plan that the study has already met: the truth is then likely to be what no plan is made for.
+  if (c.seeds_needed_high && static_cast<std::size_t>(*c.seeds_needed_high) <= c.n) {
+    return fmt::format("{} would do in 80% of studies, so the difference may lie close to the margin of {}",
+                       seeds, Margin(rule, words));
+  }
+  return fmt::format("{} would decide in 80% of studies", seeds);
+}
+
+// "these 5 see 0.0226 nats": the difference that is found with power 0.8.
+std::string Seen(const Comparison& c, const ComparisonRule& rule, const Words& words) {
+  if (!c.smallest_detectable) return "";
+  return fmt::format(" (these {} see a difference of {} as often)", c.n,
+                     rule.log_ratio ? Percent(*c.smallest_detectable)
+                                    : fmt::format("{} {}", Number(*c.smallest_detectable), words.unit));
 }
 
 std::string UndecidedText(const Comparison& c, const ComparisonRule& rule, const Words& words) {
@@ -105,13 +113,15 @@ std::string UndecidedText(const Comparison& c, const ComparisonRule& rule, const
                                   : fmt::format("; paired by seed, n = {}", c.n);
     text += ")";
   }
-  return text + "; not evidence of sameness" + SeedsNeededText(c, rule, words) + ".";
+  text += "; not evidence of sameness; " + NextStep(c, rule, words);
+  if (!SeedsThatDecide(c, rule).empty()) text += Seen(c, rule, words);
+  return text + ".";
 }
 
 std::string Core(const Comparison& c, const ComparisonRule& rule, const Words& words) {
   switch (c.verdict) {
     case Verdict::kNone:
-      return c.reason + ".";
+      return c.n == 1 ? c.reason + "; a verdict needs 3 or more." : c.reason + ".";
     case Verdict::kBetter:
       return Decided(c, rule, words);
     case Verdict::kWorse:
@@ -133,6 +143,15 @@ std::string Core(const Comparison& c, const ComparisonRule& rule, const Words& w
 }
 
 }  // namespace
+
+std::string SeedsThatDecide(const Comparison& c, const ComparisonRule& rule) {
+  if (!c.sd || *c.sd == 0 || rule.margin == 0 || c.diverged_variant + c.diverged_baseline > 0) return "";
+  if (!c.seeds_needed_low) return "more than a million seeds";
+  const std::string low = FormatCount(*c.seeds_needed_low);
+  if (!c.seeds_needed_high) return fmt::format("at least {} seeds", low);
+  if (*c.seeds_needed_low == *c.seeds_needed_high) return low + " seeds";
+  return fmt::format("{} to {} seeds", low, FormatCount(*c.seeds_needed_high));
+}
 
 std::string Explain(const Comparison& comparison, const ComparisonRule& rule, const Words& words) {
   std::string text = Core(comparison, rule, words);

@@ -13,6 +13,11 @@ namespace {
 
 std::string Number(double value) { return fmt::format("{:.3g}", value); }
 
+// Ratios lie near 1, where three digits would show a margin's worth of difference as none.
+std::string Number(double value, const ComparisonRule& rule) {
+  return rule.log_ratio ? fmt::format("{:.4g}", value) : Number(value);
+}
+
 std::string Percent(double fraction) { return fmt::format("{:.3g}%", 100 * fraction); }
 
 std::string Margin(const ComparisonRule& rule, const Words& words) {
@@ -22,7 +27,7 @@ std::string Margin(const ComparisonRule& rule, const Words& words) {
 // "simultaneous 95% interval 0.00761 to 0.0284; paired by seed, n = 5"
 std::string NamedInterval(double low, double high, const Comparison& comparison, const ComparisonRule& rule) {
   return fmt::format("simultaneous {} interval {} to {}; paired by seed, n = {}", Percent(1 - rule.alpha),
-                     Number(low), Number(high), comparison.n);
+                     Number(low, rule), Number(high, rule), comparison.n);
 }
 
 // "6 of 8 runs diverged (95% interval 35% to 97%)"
@@ -51,7 +56,7 @@ std::string Decided(const Comparison& c, const ComparisonRule& rule, const Words
 
   std::string text = fmt::format("{} {} by ", lower ? "lower" : "higher", words.metric);
   if (rule.log_ratio) {
-    text += fmt::format("{} (ratio {}, {})", Percent(std::abs(*c.ratio - 1)), Number(*c.ratio),
+    text += fmt::format("{} (ratio {}, {})", Percent(std::abs(*c.ratio - 1)), Number(*c.ratio, rule),
                         NamedInterval(*c.ci_low, *c.ci_high, c, rule));
   } else {
     // The interval is that of the amount just named, so a reduction shows as a positive number.
@@ -66,14 +71,14 @@ std::string Decided(const Comparison& c, const ComparisonRule& rule, const Words
 }
 
 std::string Equivalent(const Comparison& c, const ComparisonRule& rule, const Words& words) {
-  const std::string interval =
-      fmt::format("simultaneous {} interval, of the two one-sided tests, {} to {}",
-                  Percent(1 - 2 * rule.alpha), Number(*c.equivalence_ci_low), Number(*c.equivalence_ci_high));
+  const std::string interval = fmt::format("simultaneous {} interval, of the two one-sided tests, {} to {}",
+                                           Percent(1 - 2 * rule.alpha), Number(*c.equivalence_ci_low, rule),
+                                           Number(*c.equivalence_ci_high, rule));
   const std::string text = fmt::format(
       "the difference is below the margin of {} stated beforehand ({} {}, {}; paired by seed, n = {}), on "
       "{}; ",
       Margin(rule, words), rule.log_ratio ? "ratio" : "difference",
-      Number(rule.log_ratio ? *c.ratio : *c.difference), interval, c.n, words.setup);
+      Number(rule.log_ratio ? *c.ratio : *c.difference, rule), interval, c.n, words.setup);
   if (c.difference_shown) return text + fmt::format("smaller than {}, but not zero.", Margin(rule, words));
   return text + "not shown to be zero.";
 }
@@ -107,7 +112,7 @@ std::string UndecidedText(const Comparison& c, const ComparisonRule& rule, const
   std::string text = "undecided: " + c.reason;
   const std::optional<double> estimate = rule.log_ratio ? c.ratio : c.difference;
   if (estimate) {
-    text += fmt::format(" ({} {}", rule.log_ratio ? "ratio" : "difference", Number(*estimate));
+    text += fmt::format(" ({} {}", rule.log_ratio ? "ratio" : "difference", Number(*estimate, rule));
     if (!rule.log_ratio) text += " " + words.unit;
     text += c.ci_low && c.ci_high ? ", " + NamedInterval(*c.ci_low, *c.ci_high, c, rule)
                                   : fmt::format("; paired by seed, n = {}", c.n);
@@ -162,8 +167,11 @@ std::string Explain(const Comparison& comparison, const ComparisonRule& rule, co
   // Divergence never hides behind the mean of the runs that finished.
   const bool already_said = comparison.verdict == Verdict::kDiverged || comparison.worse_by_divergence;
   if (!already_said && comparison.diverged_variant + comparison.diverged_baseline > 0) {
-    text += fmt::format(" Variant: {}. Baseline: {}. Only the {} seeds that finished in both are compared.",
-                        VariantDiverged(comparison), BaselineDiverged(comparison), comparison.n);
+    text +=
+        fmt::format(" Variant: {}. Baseline: {}. Only the {} that finished in both {} compared.",
+                    VariantDiverged(comparison), BaselineDiverged(comparison),
+                    comparison.n == 1 ? "seed" : FormatCount(static_cast<int64_t>(comparison.n)) + " seeds",
+                    comparison.n == 1 ? "is" : "are");
   }
   return text;
 }

@@ -4,7 +4,7 @@
 // k = 3 are the outer fences; what lies beyond them is "far out". Quartiles, because a mean and a standard
 // deviation are moved by the very value in question: of n values none lies more than (n - 1) / sqrt(n) of
 // their own standard deviations from their mean, 2.5 of 8.
-// Assumes: nothing; but among few values marks are chance. Of samples of normal values 13, 5, 4 and 2% have a
+// Assumes: nothing; but among few values marks are chance. Of samples of normal values 14, 5, 5 and 2% have a
 // mark at n = 5, 8, 10, 20, so a comparison marks from n = kMinMarkedSize on.
 // Throws Error on no or non-finite values, or k that is not above 0.
 // Source: Tukey 1977, Exploratory Data Analysis, chapter 2.

@@ -186,17 +186,22 @@ std::string LineAfter(const std::string& text, const std::string& line) {
 // S-07: both means, the difference in nats and in percent, interval, p and verdict; folded in 80 columns, one
 // line where there is room.
 TEST(ExportTest, TheTableOfLossesHasBothMeansDifferencesIntervalAndVerdict) {
-  const StudyResults results = MakeResults({"base", "other", "none"});
-  const stats::Comparison& c = results.Find(2, Metric::kTestLoss)->result;
-  const std::string numbers =
-      fmt::format("{:.4f}    {:.4f}  {:+.4f}  {:+.2f}%  [{:+.4f}, {:+.4f}]  {}", *c.mean_variant,
-                  *c.mean_baseline, *c.difference, 100 * (*c.ratio - 1), *c.ci_low, *c.ci_high,
-                  *c.p_value < 0.0001 ? "<.0001" : fmt::format("{:.4f}", *c.p_value));
+  StudyResults results = MakeResults({"a_rather_long_base", "a_rather_long_other", "a_rather_long_third"});
+  stats::Comparison& c = results.comparisons[1].result;
+  ASSERT_EQ(results.comparisons[1].metric, Metric::kTestLoss);
+  c.mean_variant = 2.75578;
+  c.mean_baseline = 2.47991;
+  c.difference = 0.27587;
+  c.ratio = 1.11124;
+  c.ci_low = 0.09929;
+  c.ci_high = -0.45251;
+  c.p_value = 0.00264;
   const std::string folded = ResultsText(results), wide = ResultsText(results, 120);
   EXPECT_EQ(LineAfter(folded, "test loss, nats"),
             "  mean  baseline    diff.  diff. %        95% interval       p  verdict");
-  EXPECT_EQ(LineAfter(folded, "none"), numbers + "  higher loss*");
-  EXPECT_NE(wide.find("\nnone             " + numbers + "  higher loss*\n"), std::string::npos) << wide;
+  const std::string numbers = "2.7558    2.4799  +0.2759  +11.12%  [+0.0993, -0.4525]  0.0026  higher loss*";
+  EXPECT_EQ(LineAfter(folded.substr(folded.find("test loss, nats\n")), "a_rather_long_third"), numbers);
+  EXPECT_NE(wide.find("\na_rather_long_third  " + numbers + "\n"), std::string::npos) << wide;
 }
 
 // S-02: whatever stands after a number in brackets or as sd is named where it stands or in the legend.

@@ -170,8 +170,8 @@ class Sentence {
       if (time_) {
         SayPlain("whether the training time of {} differs from that of {} is undecided{}",
                  NameOf(*comparison), base_,
-                 c.ci_low ? fmt::format(" (simultaneous {} interval of the ratio {} to {})", Level(),
-                                        Number(*c.ci_low), Number(*c.ci_high))
+                 c.ci_low ? fmt::format(" (simultaneous {} interval of the ratio {:.4g} to {:.4g})", Level(),
+                                        *c.ci_low, *c.ci_high)
                           : ": " + c.reason);
       } else if (!stats::SeedsThatDecide(c, comparison->rule).empty()) {
         planned.push_back(comparison);

@@ -86,19 +86,19 @@ TEST(HeadlineTest, SeveralOfOneVerdictShareAClause) {
   };
   const std::string two = LossSentence(Results({.norms = "layernorm,rmsnorm,dyt"}, loss));
   EXPECT_TRUE(
-      two.starts_with("rmsnorm and dyt reach a higher test loss than layernorm, by 0.21 nats and 0.21 nats "
+      two.starts_with("rmsnorm and dyt reach a higher test loss than layernorm, by 0.212 nats and 0.212 nats "
                       "(simultaneous 95% intervals "))
       << two;
   const std::string three = LossSentence(Results({.norms = "layernorm,rmsnorm,dyt,no_norm"}, loss));
   EXPECT_TRUE(three.starts_with(
-      "rmsnorm, dyt and no_norm reach a higher test loss than layernorm, by 0.21 nats, 0.21 "
-      "nats and 0.21 nats; paired by seed, n = 5."))
+      "rmsnorm, dyt and no_norm reach a higher test loss than layernorm, by 0.212 nats, 0.212 "
+      "nats and 0.212 nats; paired by seed, n = 5."))
       << three;
   const std::string many =
       LossSentence(Results({.norms = "layernorm,rmsnorm,dyt,no_norm,recenter,rescale"}, loss));
   EXPECT_TRUE(
-      many.starts_with("rmsnorm, dyt, no_norm and 2 others reach a higher test loss than layernorm, by 0.21 "
-                       "to 0.21 nats; paired by seed, n = 5."))
+      many.starts_with("rmsnorm, dyt, no_norm and 2 others reach a higher test loss than layernorm, by 0.212 "
+                       "to 0.212 nats; paired by seed, n = 5."))
       << many;
 }
 

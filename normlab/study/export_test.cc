@@ -198,9 +198,10 @@ TEST(ExportTest, TheTableOfLossesHasBothMeansDifferencesIntervalAndVerdict) {
   c.p_value = 0.00264;
   const std::string folded = ResultsText(results), wide = ResultsText(results, 120);
   EXPECT_EQ(LineAfter(folded, "test loss, nats"),
-            "  mean  baseline    diff.  diff. %        95% interval       p  verdict");
+            "    mean  baseline    diff.  diff. %        95% interval       p  verdict");
   const std::string numbers = "2.7558    2.4799  +0.2759  +11.12%  [+0.0993, -0.4525]  0.0026  higher loss*";
-  EXPECT_EQ(LineAfter(folded.substr(folded.find("test loss, nats\n")), "a_rather_long_third"), numbers);
+  EXPECT_EQ(LineAfter(folded.substr(folded.find("test loss, nats\n")), "a_rather_long_third"),
+            "  " + numbers);
   EXPECT_NE(wide.find("\na_rather_long_third  " + numbers + "\n"), std::string::npos) << wide;
 }
 

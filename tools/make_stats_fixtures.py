@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes normlab/stats/testdata/scipy.json: seeded inputs with the answers of numpy and scipy.
+"""Writes normlab/stats/testdata/scipy.json: seeded inputs with the answers of numpy, scipy and statsmodels.
 
 The C++ test scipy_test.cc reads that file. Run again only to add cases:
 
-    python3 tools/make_stats_fixtures.py            # needs numpy and scipy >= 1.13; a few seconds
+    python3 tools/make_stats_fixtures.py            # numpy, scipy >= 1.13, statsmodels >= 0.14; a minute
 
-Nothing here shares code with normlab: what scipy lacks (the two one-sided tests, Hedges' g_z, the power of the
-two one-sided tests, the two-way interval) is written from the formulas by another route.
+Nothing here shares code with normlab: what these lack (the two one-sided tests, Hedges' g_z, the power of the
+two one-sided tests, the two-way interval) is written from the formulas by another route. The published values that
+the C++ tests hold are checked here as well: the script stops where scipy does not agree with one.
 """
 
 import json
@@ -15,7 +16,11 @@ import pathlib
 
 import numpy as np
 import scipy
+import statsmodels
 from scipy import integrate, stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import DescrStatsW
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "normlab/stats/testdata/scipy.json"
 DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
@@ -150,16 +155,106 @@ def two_way(rng):
         ms = [ss_seed / (seeds - 1), ss_block / (blocks - 1), ss_rest / ((seeds - 1) * (blocks - 1))]
         top = ms[0] + ms[1] - ms[2]
         df = top**2 / (ms[0]**2 / (seeds - 1) + ms[1]**2 / (blocks - 1) + ms[2]**2 / ((seeds - 1) * (blocks - 1)))
+        if ms[1] <= ms[2]:  # the text adds nothing: the interval of the seeds' means
+            top, df = ms[0], seeds - 1
         half = stats.t.isf(0.025, df) * math.sqrt(top / (seeds * blocks))
+        # Components by another route: means of products of paired rows and columns, which cancel the rest.
+        rows, columns = np.cov(d), np.cov(d.T)
+        between = lambda c: (c.sum() - np.trace(c)) / (len(c) * (len(c) - 1))
+        parts = {"var_block": max(0.0, between(rows)), "var_seed": max(0.0, between(columns)), "var_residual": ms[2]}
         cases.append({"values": d.ravel().tolist(), "seeds": seeds, "blocks": blocks, "alpha": 0.05, "df": float(df),
+                      **{name: float(value) for name, value in parts.items()},
                       "low": float(grand - half), "high": float(grand + half)})
     return cases
 
 
+def check_published():
+    """The reference values of the C++ tests, to the digits they are given with."""
+    def near(value, published, half_unit):
+        assert abs(value - published) <= half_unit, (value, published)
+
+    d = np.array(DARWIN, float)
+    test = stats.ttest_1samp(d, 0)
+    near(test.statistic, 2.14799, 5e-6)
+    near(test.pvalue, 0.049703, 5e-7)
+    near(test.confidence_interval(0.95).low, 0.0312, 5e-5)
+    near(test.confidence_interval(0.95).high, 41.835, 5e-4)
+    signs = 1 - 2 * ((np.arange(2**15)[:, None] >> np.arange(15)) & 1)
+    assert np.sum(np.abs(signs @ d) >= abs(d.sum())) == 1726
+    wilcoxon = stats.wilcoxon(d, method="exact")
+    near(wilcoxon.statistic, 24, 0)
+    near(wilcoxon.pvalue, 0.04126, 5e-6)
+    j = math.gamma(7) / (math.sqrt(7) * math.gamma(6.5))
+    near(j * d.mean() / d.std(ddof=1), 0.52426, 5e-6)
+
+    a, b = np.array([3.10, 3.12, 3.08, 3.15, 3.11]), np.array([3.08, 3.11, 3.05, 3.13, 3.10])
+    paired_test = stats.ttest_rel(a, b)
+    near(np.std(a - b, ddof=1), 0.0083666, 5e-8)
+    near(paired_test.statistic, 4.8107, 5e-5)
+    near(paired_test.pvalue, 0.00858, 5e-6)
+    for level, low, high in [(0.95, 0.00761, 0.02839), (0.90, 0.01002, 0.02598)]:
+        near(paired_test.confidence_interval(level).low, low, 1e-5)
+        near(paired_test.confidence_interval(level).high, high, 5e-6)
+    near(stats.ttest_ind(a, b, equal_var=False).statistic, 1.006, 5e-4)
+    near(stats.ttest_ind(a, b, equal_var=False).pvalue, 0.34, 5e-3)
+    near(max(stats.ttest_1samp(a - b, -0.05, alternative="greater").pvalue,
+             stats.ttest_1samp(a - b, 0.05, alternative="less").pvalue), 0.00051, 5e-6)
+
+    assert np.allclose(multipletests([0.01, 0.04, 0.03, 0.005], method="holm")[1], [0.03, 0.06, 0.06, 0.02], atol=1e-15)
+    near(TTestPower().power(0.5, 34, 0.05), 0.80778, 5e-6)
+    near(stats.binomtest(5, 5).proportion_ci(0.95, method="exact").low, 0.478, 5e-4)
+    near(stats.fisher_exact([[5, 0], [0, 5]]).pvalue, 0.00794, 5e-6)
+
+
+def holm(rng):
+    cases = []
+    for m in (1, 2, 5, 12):
+        p = np.round(rng.uniform(0, 0.2, m), 2)  # rounded: ties
+        cases.append({"p": p.tolist(), "adjusted": multipletests(p, method="holm")[1].tolist()})
+    return cases
+
+
+def bounds(rng):
+    """One-sided confidence bounds, each with its level alone."""
+    cases = []
+    for n in (2, 5, 12):
+        d = rng.normal(0.01, 0.02, n)
+        for alpha in (0.05, 0.00625):
+            low = DescrStatsW(d).tconfint_mean(alpha, alternative="larger")[0]
+            high = DescrStatsW(d).tconfint_mean(alpha, alternative="smaller")[1]
+            cases.append({"d": d.tolist(), "alpha": alpha, "low": float(low), "high": float(high)})
+    return cases
+
+
+def seeds():
+    """The least n with power 0.8, from statsmodels' continuous solution."""
+    cases = []
+    for effect, alpha in [(0.5, 0.05), (0.2, 0.05), (1.0, 0.0125), (0.35, 0.00625)]:
+        n = TTestPower().solve_power(effect_size=effect, alpha=alpha, power=0.8)
+        cases.append({"effect": effect, "alpha": alpha, "seeds": math.ceil(n)})
+    return cases
+
+
+def far_out(rng):
+    """Tukey's fences by another route: numpy's quartiles, scipy's interquartile range."""
+    cases = []
+    for n in (5, 8, 13, 40):
+        values = rng.standard_t(1.5, n)
+        for k in (1.5, 3.0):
+            q1, q3 = np.quantile(values, [0.25, 0.75])
+            reach = k * stats.iqr(values)
+            marked = np.flatnonzero((values < q1 - reach) | (values > q3 + reach))
+            cases.append({"values": values.tolist(), "k": k, "low": float(q1 - reach), "high": float(q3 + reach),
+                          "marked": marked.tolist()})
+    return cases
+
+
 def main():
+    check_published()
     rng = np.random.default_rng(20250101)
     fixture = {
-        "made_by": f"tools/make_stats_fixtures.py, numpy {np.__version__}, scipy {scipy.__version__}",
+        "made_by": f"tools/make_stats_fixtures.py, numpy {np.__version__}, scipy {scipy.__version__}, "
+                   f"statsmodels {statsmodels.__version__}",
         "paired": paired(rng),
         "wilcoxon_ties": wilcoxon_ties(rng),
         "proportions": proportions(),
@@ -168,6 +263,10 @@ def main():
         "quantiles": quantiles(rng),
         "bca": bca(rng),
         "two_way": two_way(rng),
+        "holm": holm(rng),
+        "bounds": bounds(rng),
+        "seeds": seeds(),
+        "far_out": far_out(rng),
     }
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(fixture, indent=1, allow_nan=False) + "\n")

@@ -47,7 +47,8 @@ constexpr const char* kFooter =
     "\n"
     "Verdicts: losses are paired by seed; `lower loss` or `higher loss` needs a\n"
     "paired t interval without 0, simultaneous over all variants and declared looks;\n"
-    "`equivalent` means smaller than --margin. One seed gives no verdict.\n"
+    "`equivalent` means smaller than --margin (0: nothing is). One seed gives no\n"
+    "verdict, and `undecided` is no evidence of sameness: more seeds may decide.\n"
     "Speed is judged from whole runs; the interleaved speed duel is not there yet.";
 
 struct CompareArguments {
@@ -55,7 +56,7 @@ struct CompareArguments {
   CheckpointArguments checkpoints;
   std::optional<std::string> norms, seeds, seed_list, baseline, margin, speed_margin, looks, duel;
   std::vector<std::string> vary;
-  bool fail_if_worse = false, save_models = false;
+  bool fail_if_worse = false, fail_if_slower = false, save_models = false;
 };
 
 void RefuseWhatIsNotThereYet(const CompareArguments& arguments) {
@@ -113,12 +114,12 @@ StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& t
                        .started_at = UtcNow()};
   if (arguments.baseline) request.baseline = BaselineName(*arguments.baseline, grid);
   if (arguments.margin) {
-    request.margin_nats = PositiveNumber("--margin", *arguments.margin);
+    request.margin_nats = NumberFromZero("--margin", *arguments.margin);
     if (request.margin_nats > 100)
       throw UsageError(fmt::format("--margin is {}; it must be at most 100 nats", *arguments.margin));
   }
   if (arguments.speed_margin)
-    request.speed_margin = PositiveNumber("--speed-margin", *arguments.speed_margin) / 100;
+    request.speed_margin = NumberFromZero("--speed-margin", *arguments.speed_margin) / 100;
   if (arguments.looks)
     request.looks = static_cast<int>(WholeNumber("--looks", *arguments.looks, 1, kMostLooks));
   for (const Variant& variant : grid.variants)
@@ -284,7 +285,9 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
         "{} of {} cells failed, {} missing; the same command runs these again and leaves the others as they "
         "are",
         results.counts.failed, results.counts.planned, results.counts.missing);
-  return arguments.fail_if_worse && results.AnyWorse() ? kExitWorse : kExitGood;
+  const bool failed =
+      (arguments.fail_if_worse && results.AnyWorse()) || (arguments.fail_if_slower && results.AnySlower());
+  return failed ? kExitWorse : kExitGood;
 }
 
 }  // namespace
@@ -319,12 +322,14 @@ Command AddCompare(CLI::App& program) {
       ->group("How it is run");
 
   const std::string how = "How it is judged; recorded before the first run, and then fixed";
-  parser->add_option("--margin", arguments->margin, "losses closer than this are equivalent (default 0.01)")
+  parser
+      ->add_option("--margin", arguments->margin,
+                   "losses closer than this are equivalent (default 0.01; 0: none is)")
       ->type_name("NATS")
       ->group(how);
   parser
       ->add_option("--speed-margin", arguments->speed_margin,
-                   "times closer than this are equivalent (default 1)")
+                   "times closer than this are equivalent (default 1; 0: none is)")
       ->type_name("PERCENT")
       ->group(how);
   parser
@@ -340,9 +345,12 @@ Command AddCompare(CLI::App& program) {
       ->group(after);
   parser
       ->add_flag("--fail-if-worse", arguments->fail_if_worse,
-                 "exit code 3 where the loss of a variant is worse than the baseline's, or it diverged; "
-                 "speed does not "
-                 "count")
+                 "exit code 3 where the loss of a variant is worse than the baseline's, or it diverged more "
+                 "often; speed does not count")
+      ->group(after);
+  parser
+      ->add_flag("--fail-if-slower", arguments->fail_if_slower,
+                 "exit code 3 where a variant is judged to take more time than the baseline")
       ->group(after);
   parser->footer(kFooter);
   return {.parser = parser,

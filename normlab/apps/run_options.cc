@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "normlab/apps/command.h"
 #include "normlab/base/error.h"
@@ -19,6 +20,14 @@ constexpr const char* kMemoryVariable = "NORMLAB_MEMORY_MIB";
 
 // The most threads that --threads takes: more than CPUs are useless but harmless, as long as they are few.
 int64_t MostThreads(int available) { return std::max<int64_t>(64, 4 * int64_t{available}); }
+
+// Nothing where the text is no finite number.
+std::optional<double> FiniteNumber(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
 
 std::string PresetNames() {
   std::string names;
@@ -182,11 +191,18 @@ int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low,
 }
 
 double PositiveNumber(std::string_view option, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || !(value > 0))
+  const std::optional<double> value = FiniteNumber(text);
+  if (!value || !(*value > 0))
     throw UsageError(fmt::format("{} {} is not allowed; {} takes a number above 0", option, text, option));
-  return value;
+  return *value;
+}
+
+double NumberFromZero(std::string_view option, std::string_view text) {
+  const std::optional<double> value = FiniteNumber(text);
+  if (!value || !(*value >= 0) || std::signbit(*value))
+    throw UsageError(
+        fmt::format("{} {} is not allowed; {} takes a number of 0 or more", option, text, option));
+  return *value;
 }
 
 }  // namespace normlab::apps

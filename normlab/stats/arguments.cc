@@ -28,4 +28,10 @@ void RequirePositive(std::string_view function, std::string_view name, double va
   }
 }
 
+void RequireNotNegative(std::string_view function, std::string_view name, double value) {
+  if (!(std::isfinite(value) && value >= 0)) {
+    Fail("{}: {} is {}; it must be finite and not below 0", function, name, value);
+  }
+}
+
 }  // namespace normlab::stats

@@ -18,4 +18,7 @@ void RequireFraction(std::string_view function, std::string_view name, double va
 // Throws Error unless value is finite and > 0.
 void RequirePositive(std::string_view function, std::string_view name, double value);
 
+// Throws Error unless value is finite and >= 0.
+void RequireNotNegative(std::string_view function, std::string_view name, double value);
+
 }  // namespace normlab::stats

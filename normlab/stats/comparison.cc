@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "normlab/base/error.h"
 #include "normlab/stats/arguments.h"
 #include "normlab/stats/bootstrap.h"
@@ -12,6 +14,7 @@
 #include "normlab/stats/effect_size.h"
 #include "normlab/stats/equivalence.h"
 #include "normlab/stats/multiplicity.h"
+#include "normlab/stats/outliers.h"
 #include "normlab/stats/paired_t.h"
 #include "normlab/stats/power.h"
 #include "normlab/stats/proportion.h"
@@ -27,6 +30,7 @@ constexpr double kRateAlpha = 0.05;
 // What the verdict looks at, in the unit of the differences (logs with log_ratio).
 struct Evidence {
   std::vector<double> differences;
+  std::vector<std::size_t> cells;  // of which each is
   double margin = 0;
   double alpha = 0;              // alpha_v
   bool spread_is_noise = false;  // all differences equal, up to the rounding of the values
@@ -37,7 +41,7 @@ struct Evidence {
 };
 
 void RequireRule(const ComparisonRule& rule) {
-  RequirePositive("Compare", "margin", rule.margin);
+  RequireNotNegative("Compare", "margin", rule.margin);
   if (rule.look < 1) Fail("Compare: look is {}; the first look is 1", rule.look);
 }
 
@@ -70,6 +74,7 @@ void Collect(std::span<const PairedCell> cells, const ComparisonRule& rule, Comp
     if (!cell.variant || !cell.baseline) continue;
     variant.push_back(*cell.variant);
     baseline.push_back(*cell.baseline);
+    evidence.cells.push_back(i);
     evidence.differences.push_back(rule.log_ratio ? std::log(*cell.variant / *cell.baseline)
                                                   : *cell.variant - *cell.baseline);
     const double size = rule.log_ratio ? std::max(1.0, std::abs(evidence.differences.back()))
@@ -138,8 +143,13 @@ void Estimate(const ComparisonRule& rule, Comparison& result, Evidence& evidence
     }
   }
 
+  if (result.n >= kMinMarkedSize) {
+    for (std::size_t i : FarOut(differences)) result.far_out.push_back(evidence.cells[i]);
+  }
+
   const double smallest = SmallestDetectable(result.n, evidence.t->sd, evidence.alpha);
   result.smallest_detectable = rule.log_ratio ? std::expm1(smallest) : smallest;
+  if (rule.margin == 0) return;
   const SeedPlan plan = SeedsNeeded({.sd = evidence.t->sd,
                                      .n = result.n,
                                      .margin = evidence.margin,
@@ -176,12 +186,20 @@ bool JudgeDivergence(const Evidence& evidence, Comparison& result) {
   return false;
 }
 
+// From 6 seeds on the distribution-free test must agree with the t interval, where it is able to.
+bool SignFlipIsAsked(const Evidence& evidence) {
+  return evidence.differences.size() >= 6 && evidence.sign_flip->smallest_p <= evidence.alpha;
+}
+
 void JudgeDifferences(const ComparisonRule& rule, const Evidence& evidence, Comparison& result) {
   const bool variant_diverged = result.diverged_variant > 0;
+  const bool any_diverged = variant_diverged || result.diverged_baseline > 0;
   if (result.n < 2) {
     result.verdict = Verdict::kNone;
-    result.reason =
-        result.n == 1 ? "one seed cannot tell a difference from chance" : "no seed finished in both";
+    const bool no_yardstick = result.runs_baseline > 0 && result.diverged_baseline == result.runs_baseline;
+    result.reason = result.n == 1  ? "one seed cannot tell a difference from chance"
+                    : no_yardstick ? "all runs of the baseline diverged, so there is nothing to compare with"
+                                   : "no seed finished in both";
     return;
   }
   if (result.n == 2) return Undecided(result, "two seeds leave an interval that is as good as useless");
@@ -189,7 +207,7 @@ void JudgeDifferences(const ComparisonRule& rule, const Evidence& evidence, Comp
   result.test = "paired t";
   const std::span<const double> differences = evidence.differences;
   if (std::all_of(differences.begin(), differences.end(), [](double d) { return d == 0; })) {
-    if (variant_diverged) {
+    if (any_diverged) {
       return Undecided(result,
                        "the finished runs are identical, but a diverged run bars a verdict of sameness");
     }
@@ -201,25 +219,31 @@ void JudgeDifferences(const ComparisonRule& rule, const Evidence& evidence, Comp
     return Undecided(result,
                      "all differences are the same number, so their spread, and with it chance, is unknown");
   }
+  const bool excluded = evidence.interval->Excludes(0);
+  const bool flips_asked = SignFlipIsAsked(evidence);
+  result.difference_shown = excluded && (!flips_asked || evidence.sign_flip->p_value <= evidence.alpha);
   if (evidence.equivalence.equivalent) {
-    if (variant_diverged) return Undecided(result, "a diverged run of the variant bars equivalent");
+    if (any_diverged) {
+      return Undecided(result, variant_diverged ? "a diverged run of the variant bars equivalent"
+                                                : "a diverged run of the baseline bars equivalent");
+    }
     result.verdict = Verdict::kEquivalent;
     result.test = "two one-sided paired t";
     return;
   }
-  if (!evidence.interval->Excludes(0))
-    return Undecided(result, rule.log_ratio ? "the interval holds 1 and reaches beyond the margin"
-                                            : "the interval holds 0 and reaches beyond the margin");
-
-  // From 6 seeds on the distribution-free test must agree, where it is able to.
-  if (result.n >= 6 && evidence.sign_flip->smallest_p <= evidence.alpha) {
-    result.test = "paired t and sign-flip";
-    if (!(evidence.sign_flip->p_value <= evidence.alpha)) {
-      return Undecided(result, "the t interval excludes 0, but the sign-flip test does not agree");
-    }
+  if (!excluded) {
+    return Undecided(result, fmt::format("the interval holds {}{}", rule.log_ratio ? 1 : 0,
+                                         rule.margin > 0 ? " and reaches beyond the margin" : ""));
+  }
+  if (flips_asked) result.test = "paired t and sign-flip";
+  if (!result.difference_shown) {
+    return Undecided(result, "the t interval excludes 0, but the sign-flip test does not agree");
   }
   const bool better = rule.higher_is_better ? evidence.interval->low > 0 : evidence.interval->high < 0;
   if (better && variant_diverged) return Undecided(result, "a diverged run of the variant bars better");
+  if (!better && result.diverged_baseline > 0) {
+    return Undecided(result, "a diverged run of the baseline bars worse");
+  }
   result.verdict = better ? Verdict::kBetter : Verdict::kWorse;
 }
 

@@ -4,8 +4,11 @@
 //   I_D = mean(d) +- t(1 - alpha_v/2, n-1) s/sqrt(n),   I_E = mean(d) +- t(1 - alpha_v, n-1) s/sqrt(n)
 //   n = 1 none · n = 2 undecided · n >= 3: I_E inside (-m, m) equivalent, else I_D without 0 better or worse,
 //   else undecided · n >= 6 where 2^(1-n) <= alpha_v: better and worse need the sign-flip p <= alpha_v too
-// d = variant - baseline, or log(variant / baseline) with log_ratio and m = log(1 + margin). Divergence is an
-// outcome of its own: diverged losses are never averaged, and a diverged cell bars "better" and "equivalent".
+// d = variant - baseline, or log(variant / baseline) with log_ratio and m = log(1 + margin). A margin of 0
+// leaves better, worse and undecided.
+// Divergence is an outcome of its own: diverged losses are never averaged. The seeds that finished are no
+// fair sample, so a diverged cell of the variant bars "better", one of the baseline "worse", either of the
+// two "equivalent" and "identical".
 // Assumes: as paired_t.h.   Pure and deterministic.
 // Throws Error on a rule out of range, a value that is not finite, or one not above 0 with log_ratio.
 
@@ -14,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace normlab::stats {
 
@@ -35,7 +39,7 @@ struct ComparisonRule {
   int variants = 1;        // K: variants compared with the baseline
   int looks = 2;           // L: looks at the data declared beforehand
   int look = 1;            // which one this is; above `looks`: exploratory
-  double margin = 0.01;    // m, in the unit of the metric; with log_ratio a fraction
+  double margin = 0.01;    // m, in the unit of the metric; with log_ratio a fraction; 0: no equivalence
   bool log_ratio = false;  // times and rates: judged by ratio
   bool higher_is_better = false;
 };
@@ -65,9 +69,14 @@ struct Comparison {
   std::optional<double> bca_low, bca_high;                        // from n = 20 on
   std::optional<double> hedges_g;                                 // g_z
   std::optional<double> smallest_detectable;  // |difference| seen with power 0.8 at alpha_v
-  // Seeds for the margin at power 0.8, and the 80% range that the uncertainty of sd implies.
+  // Seeds for the margin at power 0.8, and the 80% range that the uncertainty of sd implies. None for a
+  // margin of 0.
   std::optional<int> seeds_needed, seeds_needed_low, seeds_needed_high;
   double confidence = 0;  // 1 - alpha_v
+  // I_D excludes 0 and, where the rule asks for it, the sign-flip test agrees: a difference is shown, be it
+  // above or below the margin, and whatever bars a verdict.
+  bool difference_shown = false;
+  std::vector<std::size_t> far_out;  // cells whose difference is far out (outliers.h), from n = 8 on; a mark
 
   std::size_t runs_variant = 0, runs_baseline = 0;  // that ended: finished or diverged
   std::size_t diverged_variant = 0, diverged_baseline = 0;

@@ -22,6 +22,7 @@ using reference::Shifted;
 
 constexpr ComparisonRule kOneLook = {.variants = 1, .looks = 1};
 
+// S-01: the same five seeds, paired.
 TEST(ComparisonTest, PairedNumbersOfTheOracle) {
   const Comparison c = Compare(Pair(kA, kB), kOneLook);
   EXPECT_EQ(c.n, 5u);
@@ -131,9 +132,10 @@ TEST(ComparisonTest, AConstantShiftIsUndecided) {
 }
 
 TEST(ComparisonTest, RoundingIsNotASpread) {
-  // 3.1 - 3.08 and 3.12 - 3.1 differ in the last bits only; a t of 1e14 is no evidence.
-  const std::vector<double> variant = {3.10, 3.12, 3.07, 3.15, 2.95};
-  const std::vector<double> baseline = {3.08, 3.10, 3.05, 3.13, 2.93};
+  // 3.10 - 3.08 and 4.02 - 4.00 differ in the last bits only; a t of 1e14 is no evidence.
+  const std::vector<double> variant = {3.10, 4.02, 3.07, 4.03, 2.95};
+  const std::vector<double> baseline = {3.08, 4.00, 3.05, 4.01, 2.93};
+  ASSERT_NE(variant[0] - baseline[0], variant[1] - baseline[1]);
   const Comparison c = Compare(Pair(variant, baseline), kOneLook);
   EXPECT_EQ(c.verdict, Verdict::kUndecided);
   EXPECT_EQ(c.sd, 0.0);
@@ -223,6 +225,47 @@ TEST(ComparisonTest, AnUndeclaredLookIsExploratory) {
   EXPECT_TRUE(Compare(Pair(kA, kB), {.looks = 2, .look = 3}).exploratory);
 }
 
+TEST(ComparisonTest, ADifferenceIsShownWhateverBarsAVerdict) {
+  EXPECT_TRUE(Compare(Pair(kA, kB), kOneLook).difference_shown);
+  EXPECT_TRUE(Compare(Pair(kA, kB), {.looks = 1, .margin = 0.05}).difference_shown);  // and equivalent
+  EXPECT_FALSE(Compare(Shifted({0.02, -0.02, 0.01, -0.01, 0.0}), kOneLook).difference_shown);
+  EXPECT_FALSE(Compare(Shifted({0.11, 0.110001}), kOneLook).difference_shown);  // two seeds show nothing
+}
+
+// S-19: speed margins of 0, 1 and 5% on one pair of times, 0.5 to 0.7% apart.
+TEST(ComparisonTest, MarginsFromZeroUpDecideWhatIsEquivalent) {
+  const std::vector<double> baseline = {100, 101, 99, 102, 100};
+  const std::vector<double> variant = {100.5, 101.6, 99.6, 102.7, 100.6};
+  for (const auto& [margin, verdict] :
+       {std::pair{0.0, Verdict::kWorse}, {0.01, Verdict::kEquivalent}, {0.05, Verdict::kEquivalent}}) {
+    const ComparisonRule rule = {.looks = 1, .margin = margin, .log_ratio = true};
+    const Comparison c = Compare(Pair(variant, baseline), rule);
+    EXPECT_EQ(c.verdict, verdict) << margin;
+    EXPECT_TRUE(c.difference_shown);
+    EXPECT_EQ(c.seeds_needed.has_value(), margin > 0);  // no margin, no plan
+  }
+  // At 0 even the tightest interval about 1 is no equivalence, and equal runs are still identical.
+  const ComparisonRule zero = {.looks = 1, .margin = 0, .log_ratio = true};
+  EXPECT_EQ(
+      Compare(Pair(std::vector<double>{1 + 1e-9, 1 - 1e-9, 1}, std::vector<double>{1, 1, 1}), zero).verdict,
+      Verdict::kUndecided);
+  EXPECT_EQ(Compare(Pair(baseline, baseline), zero).verdict, Verdict::kIdentical);
+}
+
+TEST(ComparisonTest, FarOutCellsAreMarkedAndKept) {
+  std::vector<double> d = {0.011, 0.009, 0.01, 0.012, 0.008, 0.01, 0.011};
+  Cells cells = Shifted(d);
+  // Indices are those of the cells, not of the pairs.
+  cells.insert(cells.begin() + 2, {.variant = std::nullopt, .baseline = 3.1});
+  cells.push_back({.variant = 3.5, .baseline = 3.0});
+  const Comparison c = Compare(cells, kOneLook);
+  EXPECT_EQ(c.n, 8u);
+  EXPECT_EQ(c.far_out, (std::vector<std::size_t>{8}));
+  EXPECT_NEAR(*c.difference, (0.071 + 0.5) / 8, 1e-12);
+  cells.erase(cells.begin());
+  EXPECT_TRUE(Compare(cells, kOneLook).far_out.empty());  // marks among seven would be chance
+}
+
 TEST(ComparisonTest, SeedsArePlannedForTheMargin) {
   // Same spread, another difference: the same plan.
   const Comparison near = Compare(Shifted({0.02, -0.02, 0.01, -0.01, 0.0}), kOneLook);
@@ -259,7 +302,7 @@ TEST(ComparisonTest, RefusesBrokenInput) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(Compare(Shifted({0.1, nan, 0.2}), kOneLook), Error);
   EXPECT_THROW(Compare(Cells{{.variant = std::nullopt, .baseline = nan}}, kOneLook), Error);
-  EXPECT_THROW(Compare(Pair(kA, kB), {.margin = 0}), Error);
+  EXPECT_THROW(Compare(Pair(kA, kB), {.margin = -0.01}), Error);
   EXPECT_THROW(Compare(Pair(kA, kB), {.margin = nan}), Error);
   EXPECT_THROW(Compare(Pair(kA, kB), {.variants = 0}), Error);
   EXPECT_THROW(Compare(Pair(kA, kB), {.look = 0}), Error);

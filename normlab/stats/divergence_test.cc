@@ -104,6 +104,44 @@ TEST(DivergenceTest, ADivergedBaselineDoesNotBarBetter) {
   EXPECT_EQ(c.n, 6u);
 }
 
+// The mirror of the two above: without the seed on which the baseline failed the baseline looks too good.
+TEST(DivergenceTest, ADivergedBaselineBarsWorseAndEquivalent) {
+  Cells worse = Shifted({0.11, 0.09, 0.1, 0.12, 0.08, 0.1});
+  worse.push_back({.variant = 3.0, .baseline = std::nullopt});
+  const Comparison c = Compare(worse, kOneLook);
+  EXPECT_EQ(c.verdict, Verdict::kUndecided);
+  EXPECT_NE(c.reason.find("of the baseline bars worse"), std::string::npos);
+  EXPECT_TRUE(c.difference_shown);
+
+  Cells equivalent = Shifted({0.001, -0.001, 0.002, -0.002, 0.0005, 0.0});
+  equivalent.push_back({.variant = 3.0, .baseline = std::nullopt});
+  EXPECT_EQ(Compare(equivalent, kOneLook).verdict, Verdict::kUndecided);
+}
+
+TEST(DivergenceTest, SwappingTheTwoMirrorsTheVerdictOfDifferences) {
+  const auto swapped = [](Cells cells) {
+    for (PairedCell& cell : cells) cell = {.variant = cell.baseline, .baseline = cell.variant};
+    return cells;
+  };
+  for (double sign : {1.0, -1.0}) {
+    for (int diverged : {0, 1}) {
+      Cells cells = Shifted({0.11 * sign, 0.09 * sign, 0.1 * sign, 0.12 * sign, 0.08 * sign, 0.1 * sign});
+      AddDiverged(cells, diverged);
+      const Verdict there = Compare(cells, kOneLook).verdict;
+      const Verdict back = Compare(swapped(cells), kOneLook).verdict;
+      EXPECT_EQ(back, there == Verdict::kBetter  ? Verdict::kWorse
+                      : there == Verdict::kWorse ? Verdict::kBetter
+                                                 : there);
+    }
+  }
+}
+
+TEST(DivergenceTest, NothingCanBeComparedWithABaselineThatAlwaysDiverges) {
+  const Comparison c = Compare(Cells(5, PairedCell{.variant = 3.0, .baseline = std::nullopt}), kOneLook);
+  EXPECT_EQ(c.verdict, Verdict::kNone);
+  EXPECT_NE(c.reason.find("all runs of the baseline diverged"), std::string::npos);
+}
+
 TEST(DivergenceTest, ADivergedRunBarsIdentical) {
   Cells cells = Pair(kA, kA);
   AddDiverged(cells, 1);

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 
-#include "normlab/base/error.h"
 #include "normlab/stats/arguments.h"
 
 namespace normlab::stats {
 
 Equivalence TestEquivalence(const PairedT& test, double margin, double alpha) {
-  RequirePositive("TestEquivalence", "margin", margin);
-  if (!(alpha > 0 && alpha < 0.5)) Fail("TestEquivalence: alpha is {}; it must lie between 0 and 0.5", alpha);
+  RequireNotNegative("TestEquivalence", "margin", margin);
   Equivalence result;
-  result.interval = MeanInterval(test, 2 * alpha);
+  result.interval = OneSidedBounds(test, alpha);
   if (!result.interval) return result;
 
   const boost::math::students_t distribution(test.df);

@@ -60,8 +60,14 @@ TEST(EquivalenceTest, NoSpreadShowsNothing) {
   EXPECT_FALSE(result.p_value);
 }
 
+TEST(EquivalenceTest, AMarginOfZeroIsNeverEquivalent) {
+  const Equivalence result = TestEquivalence(PairedTTest(std::vector<double>{1e-9, -1e-9, 0}), 0, 0.05);
+  EXPECT_FALSE(result.equivalent);
+  EXPECT_GE(*result.p_value, 0.5);
+}
+
 TEST(EquivalenceTest, RefusesBrokenInput) {
-  EXPECT_THROW(TestEquivalence(Oracle(), 0, 0.05), Error);
+  EXPECT_THROW(TestEquivalence(Oracle(), -0.01, 0.05), Error);
   EXPECT_THROW(TestEquivalence(Oracle(), std::numeric_limits<double>::quiet_NaN(), 0.05), Error);
   EXPECT_THROW(TestEquivalence(Oracle(), 0.1, 0.5), Error);
 }

@@ -74,23 +74,87 @@ TEST(ExplainTest, ManySeedsAreReadableNumbers) {
   ASSERT_GE(*c.seeds_needed_low, 1000);
   const std::string text = Explain(c, kOneLook);
   EXPECT_TRUE(Says(text, "; " + FormatCount(*c.seeds_needed_low) + " to " +
-                             FormatCount(*c.seeds_needed_high) + " seeds needed."))
+                             FormatCount(*c.seeds_needed_high) + " seeds would decide in 80% of studies"))
       << text;
 }
 
+// Differences 0.02, -0.02, 0.01, -0.01, 0.
+const Cells kUndecided = {{3.02, 3.0}, {2.99, 3.01}, {3.03, 3.02}, {2.99, 3.0}, {3.03, 3.03}};
+
 TEST(ExplainTest, UndecidedIsNotSameness) {
-  const Cells cells = {{3.02, 3.0}, {2.99, 3.01}, {3.03, 3.02}, {2.99, 3.0}, {3.03, 3.03}};
-  const Comparison c = Compare(cells, kOneLook);
+  const Comparison c = Compare(kUndecided, kOneLook);
   const std::string text = Explain(c, kOneLook);
   EXPECT_TRUE(Says(text, "undecided: the interval holds 0")) << text;
-  EXPECT_TRUE(Says(text, "simultaneous 95% interval")) << text;
-  EXPECT_TRUE(Says(text, "not evidence of sameness; " + std::to_string(*c.seeds_needed_low) + " to " +
-                             std::to_string(*c.seeds_needed_high) + " seeds needed."))
+  EXPECT_TRUE(Says(text, "simultaneous 95% interval -0.0196 to 0.0196; paired by seed, n = 5")) << text;
+  EXPECT_TRUE(
+      Says(text, "not evidence of sameness; " + std::to_string(*c.seeds_needed_low) + " to " +
+                     std::to_string(*c.seeds_needed_high) +
+                     " seeds would decide in 80% of studies (these 5 see a difference of 0.0266 nats as "
+                     "often)."))
       << text;
+  for (const char* word : {"same ", "equal", "equivalent"}) EXPECT_FALSE(Says(text, word)) << text;
+}
+
+TEST(ExplainTest, EveryUndecidedHasANextStep) {
+  Cells constant = {{3.25, 3.0}, {3.5, 3.25}, {3.75, 3.5}};
+  EXPECT_TRUE(Says(Text(constant, kOneLook), "; not evidence of sameness; see that the seed reaches"));
+
+  Cells diverged = Oracle();
+  diverged.push_back({.variant = 3.0, .baseline = std::nullopt});
+  EXPECT_TRUE(Says(Text(diverged, kOneLook), "a diverged run of the baseline bars worse"));
+  EXPECT_TRUE(Says(Text(diverged, kOneLook), "find out why the run diverged."));
+
+  // n = 2, and a sign-flip test that does not agree: more seeds.
+  EXPECT_TRUE(Says(Text({{3.0, 3.1}, {3.0, 3.2}}, kOneLook), "seeds would decide in 80% of studies"));
+  Cells darwin;
+  for (double d : reference::kDarwin) darwin.push_back({.variant = 300 + d, .baseline = 300});
+  const ComparisonRule rule = {.looks = 1, .margin = 5};
+  EXPECT_TRUE(Says(Text(darwin, rule), "the sign-flip test does not agree"));
+  EXPECT_TRUE(Says(Text(darwin, rule), "seeds would decide in 80% of studies"));
+}
+
+TEST(ExplainTest, APlanThatIsMetPointsAtTheMargin) {
+  Cells cells;
+  for (int i = 0; i < 60; ++i)
+    cells.push_back({.variant = 3.0055 + (i % 2 == 0 ? 0.0213 : -0.0213), .baseline = 3});
+  const Comparison c = Compare(cells, kOneLook);
+  ASSERT_EQ(c.verdict, Verdict::kUndecided);
+  ASSERT_LE(*c.seeds_needed_high, 60);
+  EXPECT_TRUE(Says(Explain(c, kOneLook), "so the difference may lie close to the margin of 0.01 nats"));
+}
+
+// S-19: a margin of 0 leaves difference or no verdict, never equivalence.
+TEST(ExplainTest, AMarginOfZeroIsNotNamed) {
+  const ComparisonRule rule = {.looks = 1, .margin = 0};
+  EXPECT_TRUE(Text(Oracle(), rule).ends_with(", on this text and set-up.")) << Text(Oracle(), rule);
+  const std::string undecided = Text(kUndecided, rule);
+  EXPECT_TRUE(Says(undecided, "undecided: the interval holds 0 (difference")) << undecided;
+  EXPECT_TRUE(undecided.ends_with("; no margin was stated, so no number of seeds can show sameness."))
+      << undecided;
+}
+
+TEST(ExplainTest, NotZeroIsSaidOnlyWhereADifferenceIsShown) {
+  // Darwin's maize: of its mean t says that it is not 0 (p = 0.0497), and the sign-flip test does not
+  // (0.0527).
+  Cells cells;
+  for (double d : reference::kDarwin) cells.push_back({.variant = 3 + 1e-4 * d, .baseline = 3});
+  const Comparison c = Compare(cells, kOneLook);
+  ASSERT_EQ(c.verdict, Verdict::kEquivalent);
+  ASSERT_GT(*c.ci_low, 0);
+  ASSERT_GT(*c.sign_flip_p, 0.05);
+  EXPECT_TRUE(Says(Explain(c, kOneLook), "not shown to be zero.")) << Explain(c, kOneLook);
 }
 
 TEST(ExplainTest, OneSeed) {
-  EXPECT_EQ(Text({{3.0, 3.1}}, kOneLook), "one seed cannot tell a difference from chance.");
+  EXPECT_EQ(Text({{3.0, 3.1}}, kOneLook),
+            "one seed cannot tell a difference from chance; a verdict needs 3 or more.");
+}
+
+TEST(ExplainTest, NothingToCompareWith) {
+  const std::string text = Text(Cells(3, PairedCell{.variant = 3.0, .baseline = std::nullopt}), kOneLook);
+  EXPECT_TRUE(text.starts_with("all runs of the baseline diverged, so there is nothing to compare with."))
+      << text;
+  EXPECT_TRUE(Says(text, "Variant: 0 of 3 runs diverged")) << text;
 }
 
 TEST(ExplainTest, TwoSeedsAreAsGoodAsUseless) {
@@ -133,7 +197,7 @@ TEST(ExplainTest, MoreSeedsDoNotLiftABar) {
   cells.push_back({.variant = std::nullopt, .baseline = 3.0});
   const std::string text = Text(cells, kOneLook);
   EXPECT_TRUE(Says(text, "undecided: a diverged run of the variant bars better")) << text;
-  EXPECT_FALSE(Says(text, "seeds needed")) << text;
+  EXPECT_FALSE(Says(text, "would decide")) << text;
 }
 
 TEST(ExplainTest, RatiosInPercent) {

@@ -8,6 +8,16 @@
 #include "normlab/stats/descriptive.h"
 
 namespace normlab::stats {
+namespace {
+
+// mean -+ the distance that T exceeds with probability `tail` on either side.
+std::optional<Interval> Around(const PairedT& test, double tail) {
+  if (!(test.sd > 0)) return std::nullopt;
+  const double half_width = StudentCritical(tail, test.df) * test.standard_error;
+  return Interval{test.mean - half_width, test.mean + half_width};
+}
+
+}  // namespace
 
 std::vector<double> Differences(std::span<const double> variant, std::span<const double> baseline) {
   if (variant.size() != baseline.size()) {
@@ -39,9 +49,12 @@ PairedT PairedTTest(std::span<const double> differences) {
 
 std::optional<Interval> MeanInterval(const PairedT& test, double alpha) {
   RequireFraction("MeanInterval", "alpha", alpha);
-  if (!(test.sd > 0)) return std::nullopt;
-  const double half_width = StudentCritical(alpha / 2, test.df) * test.standard_error;
-  return Interval{test.mean - half_width, test.mean + half_width};
+  return Around(test, alpha / 2);
+}
+
+std::optional<Interval> OneSidedBounds(const PairedT& test, double alpha) {
+  if (!(alpha > 0 && alpha < 0.5)) Fail("OneSidedBounds: alpha is {}; it must lie between 0 and 0.5", alpha);
+  return Around(test, alpha);
 }
 
 double StudentCritical(double tail, double df) {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "normlab/base/error.h"
+#include "normlab/stats/descriptive.h"
 #include "normlab/stats/effect_size.h"
 #include "normlab/stats/testdata/reference.h"
 
@@ -28,8 +30,8 @@ TEST(PairedTTest, DarwinsMaize) {
   EXPECT_NEAR(interval.high, 41.835, 5e-4);
 }
 
+// S-01.
 TEST(PairedTTest, PairingFindsWhatTheSpreadOfSeedsHides) {
-  // Unpaired (Welch) the same ten numbers give t = 1.006 and p of about 0.34.
   const PairedT test = PairedTTest(Differences(kA, kB));
   EXPECT_NEAR(test.mean, 0.018, 1e-12);
   EXPECT_NEAR(test.sd, 0.0083666, 5e-8);
@@ -41,6 +43,22 @@ TEST(PairedTTest, PairingFindsWhatTheSpreadOfSeedsHides) {
   const Interval narrow = *MeanInterval(test, 0.10);
   EXPECT_NEAR(narrow.low, 0.01002, 1e-5);
   EXPECT_NEAR(narrow.high, 0.02598, 5e-6);
+
+  // Unpaired (Welch) the same ten numbers show nothing: t = 1.006, and p = 0.34 where 2.3 would be needed.
+  const double standard_error = std::sqrt((std::pow(SampleSd(kA), 2) + std::pow(SampleSd(kB), 2)) / 5);
+  EXPECT_NEAR((Mean(kA) - Mean(kB)) / standard_error, 1.006, 5e-4);
+}
+
+TEST(PairedTTest, EachOneSidedBoundHasTheLevelAlone) {
+  const PairedT test = PairedTTest(kDarwin);
+  const Interval bounds = *OneSidedBounds(test, 0.05);
+  // 1.7613 is exceeded by Student's t with 14 degrees of freedom in 5%.
+  EXPECT_NEAR(bounds.low, test.mean - 1.76131 * test.standard_error, 1e-4);
+  EXPECT_NEAR(bounds.high, test.mean + 1.76131 * test.standard_error, 1e-4);
+  EXPECT_DOUBLE_EQ(bounds.low, MeanInterval(test, 0.1)->low);
+  EXPECT_FALSE(OneSidedBounds(PairedTTest(std::vector<double>{1, 1}), 0.05));
+  EXPECT_THROW(OneSidedBounds(test, 0.5), Error);
+  EXPECT_THROW(OneSidedBounds(test, std::numeric_limits<double>::quiet_NaN()), Error);
 }
 
 TEST(PairedTTest, DifferenceIsVariantMinusBaseline) {

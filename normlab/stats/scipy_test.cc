@@ -1,4 +1,5 @@
-// The functions of this folder against the answers of numpy and scipy (tools/make_stats_fixtures.py).
+// The functions of this folder against the answers of numpy, scipy and statsmodels
+// (tools/make_stats_fixtures.py).
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,8 @@
 #include "normlab/stats/descriptive.h"
 #include "normlab/stats/effect_size.h"
 #include "normlab/stats/equivalence.h"
+#include "normlab/stats/multiplicity.h"
+#include "normlab/stats/outliers.h"
 #include "normlab/stats/paired_t.h"
 #include "normlab/stats/power.h"
 #include "normlab/stats/proportion.h"
@@ -130,9 +133,45 @@ TEST(ScipyTest, TwoWayIntervals) {
   for (const Json& c : Cases("two_way")) {
     const TwoWay result =
         TwoWayInterval(c.at("values").get<Values>(), c.at("seeds"), c.at("blocks"), c.at("alpha"));
+    EXPECT_NEAR(result.var_seed, c.at("var_seed").get<double>(), 1e-12);
+    EXPECT_NEAR(result.var_block, c.at("var_block").get<double>(), 1e-12);
+    ExpectClose(result.var_residual, c.at("var_residual"), "residual");
     ExpectClose(*result.df, c.at("df"), "df");
     ExpectClose(result.interval->low, c.at("low"), "low");
     ExpectClose(result.interval->high, c.at("high"), "high");
+  }
+}
+
+TEST(ScipyTest, HolmWithTies) {
+  ASSERT_GE(Cases("holm").size(), 4u);
+  for (const Json& c : Cases("holm")) {
+    const Values adjusted = HolmAdjust(c.at("p").get<Values>());
+    ASSERT_EQ(adjusted.size(), c.at("adjusted").size());
+    for (std::size_t i = 0; i < adjusted.size(); ++i) ExpectClose(adjusted[i], c.at("adjusted")[i], "Holm");
+  }
+}
+
+TEST(ScipyTest, OneSidedBounds) {
+  ASSERT_GE(Cases("bounds").size(), 6u);
+  for (const Json& c : Cases("bounds")) {
+    const Interval bounds = *OneSidedBounds(PairedTTest(c.at("d").get<Values>()), c.at("alpha"));
+    ExpectClose(bounds.low, c.at("low"), "lower bound");
+    ExpectClose(bounds.high, c.at("high"), "upper bound");
+  }
+}
+
+TEST(ScipyTest, SeedsForADifference) {
+  for (const Json& c : Cases("seeds"))
+    EXPECT_EQ(SeedsForDifference(c.at("effect"), c.at("alpha")), c.at("seeds").get<int>()) << c.dump();
+}
+
+TEST(ScipyTest, TukeysFences) {
+  for (const Json& c : Cases("far_out")) {
+    const Values values = c.at("values").get<Values>();
+    const Interval fences = TukeyFences(values, c.at("k"));
+    ExpectClose(fences.low, c.at("low"), "lower fence");
+    ExpectClose(fences.high, c.at("high"), "upper fence");
+    EXPECT_EQ(FarOut(values, c.at("k")), c.at("marked").get<std::vector<std::size_t>>());
   }
 }
 

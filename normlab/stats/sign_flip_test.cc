@@ -32,6 +32,12 @@ TEST(SignFlipTest, TiesCountDespiteRounding) {
   EXPECT_EQ(SignFlipTest(std::vector<double>{-0.1, 0.2, 0.3}).p_value, 0.5);
 }
 
+TEST(SignFlipTest, EqualValuesAreAllAsExtreme) {
+  // Every choice gives the sum 0, and 0 is as extreme as 0.
+  EXPECT_EQ(SignFlipTest(std::vector<double>{0, 0, 0}).p_value, 1);
+  EXPECT_EQ(SignFlipTest(std::vector<double>(30, 0.0)).p_value, 1);
+}
+
 TEST(SignFlipTest, SignOfTheDataDoesNotMatter) {
   std::vector<double> mirrored(reference::kDarwin.begin(), reference::kDarwin.end());
   for (double& value : mirrored) value = -value;

@@ -15,7 +15,9 @@
 
 #include "normlab/stats/bootstrap.h"
 #include "normlab/stats/comparison.h"
+#include "normlab/stats/outliers.h"
 #include "normlab/stats/paired_t.h"
+#include "normlab/stats/two_way.h"
 
 namespace normlab::stats {
 namespace {
@@ -160,6 +162,57 @@ TEST(CoverageTest, TIntervalOfSkewedCellsUnderTheNull) {
     Report(fmt::format("coverage of t, skewed cells, n = {}", n), covered, 100 + n);
     EXPECT_GE(covered, 0.93 * kStudies);
     EXPECT_LE(covered, 0.99 * kStudies);
+  }
+}
+
+// Seeds and blocks of text both drawn: the interval that carries both, and the share of it that knows the
+// seeds alone.
+TEST(CoverageTest, TwoWayIntervalOfSeedsAndText) {
+  constexpr std::size_t kSeeds = 5, kBlocks = 32;
+  std::normal_distribution<double> normal;
+  for (const double block_sd : {0.0, 0.5, 2.0}) {
+    std::mt19937_64 stream(300);
+    normal.reset();
+    int two_way = 0;
+    int seeds_alone = 0;
+    for (int study = 0; study < kStudies; ++study) {
+      std::vector<double> blocks(kBlocks);
+      for (double& block : blocks) block = block_sd * normal(stream);
+      std::vector<double> values;
+      std::vector<double> means;
+      for (std::size_t i = 0; i < kSeeds; ++i) {
+        const double seed = 0.2 * normal(stream);
+        double sum = 0;
+        for (const double block : blocks) {
+          values.push_back(seed + block + normal(stream));
+          sum += values.back();
+        }
+        means.push_back(sum / kBlocks);
+      }
+      two_way += TwoWayInterval(values, kSeeds, kBlocks, 0.05).interval->Holds(0);
+      seeds_alone += TInterval(means).Holds(0);
+    }
+    Report(fmt::format("coverage of seeds and text, sd of a block {}", block_sd), two_way, 300);
+    Report(fmt::format("coverage of t over seeds alone, sd of a block {}", block_sd), seeds_alone, 300);
+    EXPECT_GE(two_way, 0.9 * kStudies);
+    EXPECT_LE(two_way, 0.99 * kStudies);
+    EXPECT_LE(seeds_alone, two_way + 3 * 10);  // never the better of the two, but by chance
+  }
+}
+
+TEST(MarkTest, FewSamplesOfNormalValuesHaveOneFarOut) {
+  std::normal_distribution<double> normal;
+  for (std::size_t n : {8, 10, 20}) {
+    std::mt19937_64 stream(400 + n);
+    normal.reset();
+    int marked = 0;
+    for (int study = 0; study < kStudies; ++study) {
+      std::vector<double> values(n);
+      for (double& value : values) value = normal(stream);
+      marked += !FarOut(values).empty();
+    }
+    Report(fmt::format("normal samples with a value far out, n = {}", n), marked, 400 + n);
+    EXPECT_LE(marked, 0.065 * kStudies);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "normlab/stats/two_way.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -39,13 +40,22 @@ TwoWay TwoWayInterval(std::span<const double> values, std::size_t seeds, std::si
     }
   }
 
-  const double sum = result.ms_seed + result.ms_block - result.ms_residual;
+  result.var_residual = result.ms_residual;
+  result.var_seed = std::max(0.0, (result.ms_seed - result.ms_residual) / b);
+  result.var_block = std::max(0.0, (result.ms_block - result.ms_residual) / n);
+
+  const bool text_adds = result.ms_block > result.ms_residual;
+  const double sum = text_adds ? result.ms_seed + result.ms_block - result.ms_residual : result.ms_seed;
   if (!(sum > 0)) return result;
-  const double spread = result.ms_seed * result.ms_seed / (n - 1) +
-                        result.ms_block * result.ms_block / (b - 1) +
-                        result.ms_residual * result.ms_residual / ((n - 1) * (b - 1));
   result.variance = sum / (n * b);
-  result.df = sum * sum / spread;
+  result.df = n - 1;
+  if (text_adds) {
+    const double spread = result.ms_seed * result.ms_seed / (n - 1) +
+                          result.ms_block * result.ms_block / (b - 1) +
+                          result.ms_residual * result.ms_residual / ((n - 1) * (b - 1));
+    // Below one degree of freedom the quantile of t runs out of doubles long before it means anything.
+    result.df = std::max(1.0, sum * sum / spread);
+  }
   const double half_width = StudentCritical(alpha / 2, *result.df) * std::sqrt(*result.variance);
   result.interval = Interval{result.mean - half_width, result.mean + half_width};
   return result;

@@ -13,6 +13,9 @@ namespace {
 // 2^50 sign choices are still whole numbers of a double.
 constexpr std::size_t kMaxExact = 50;
 
+// Relative to the largest magnitude: above the rounding of differences, below what anybody records.
+constexpr double kTie = 1e-9;
+
 struct Ranks {
   std::vector<std::size_t> doubled;  // twice the mean rank: whole numbers even with ties
   std::size_t doubled_plus = 0;      // twice W+
@@ -21,10 +24,11 @@ struct Ranks {
 
 Ranks RankMagnitudes(std::vector<double> nonzero) {
   std::sort(nonzero.begin(), nonzero.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+  const double slack = kTie * std::abs(nonzero.back());
   Ranks ranks;
   for (std::size_t first = 0; first < nonzero.size();) {
     std::size_t end = first + 1;
-    while (end < nonzero.size() && std::abs(nonzero[end]) == std::abs(nonzero[first])) ++end;
+    while (end < nonzero.size() && std::abs(nonzero[end]) - std::abs(nonzero[first]) <= slack) ++end;
     const std::size_t doubled = first + 1 + end;  // ranks first + 1 .. end
     for (std::size_t i = first; i < end; ++i) {
       ranks.doubled.push_back(doubled);

@@ -25,6 +25,14 @@ TEST(WilcoxonTest, ExactWithTies) {
   EXPECT_EQ(result.p_value, 0.0625);
 }
 
+TEST(WilcoxonTest, RoundingDoesNotBreakATie) {
+  // -0.02 and +0.02 share rank 1.5, so W- = 1.5, not 2, although 3.10 - 3.08 > 4.02 - 4.00 in doubles.
+  const std::vector<double> differences = {3.08 - 3.10, 4.02 - 4.00, 0.05, 0.07};
+  ASSERT_NE(-differences[0], differences[1]);
+  EXPECT_EQ(WilcoxonSignedRank(differences)->w, 1.5);
+  EXPECT_EQ(WilcoxonSignedRank(differences)->p_value, 0.375);  // 3 of 16 sign choices have W+ <= 1.5
+}
+
 TEST(WilcoxonTest, ZerosAreDropped) {
   const Wilcoxon result = *WilcoxonSignedRank(std::vector<double>{0, 1, 0, 2, 3});
   EXPECT_EQ(result.n, 3u);

@@ -9,7 +9,7 @@
 #include "normlab/base/error.h"
 #include "normlab/stats/descriptive.h"
 #include "normlab/stats/multiplicity.h"
-#include "normlab/stats/two_way.h"
+#include "normlab/study/comparison_notes.h"
 
 namespace normlab {
 namespace {
@@ -113,20 +113,22 @@ stats::Comparison CountBytes(const std::vector<stats::PairedCell>& pairs) {
   return result;
 }
 
-std::optional<stats::Interval> TextInterval(const CellTable& table, size_t variant, size_t baseline,
-                                            double alpha) {
+// Differences of losses, seed by seed and block by block of the held-out text; nothing where there is no
+// table.
+void AddText(MetricComparison& comparison, const CellTable& table, size_t baseline, double alpha) {
   std::vector<double> differences;
   size_t seeds = 0, blocks = 0;
   for (size_t s = 0; s < table.seeds(); ++s) {
-    const Cell &mine = table.at(variant, s), &theirs = table.at(baseline, s);
+    const Cell &mine = table.at(comparison.variant, s), &theirs = table.at(baseline, s);
     if (mine.status != CellStatus::kDone || theirs.status != CellStatus::kDone) continue;
     const std::vector<double>&a = mine.record->test_block_losses, &b = theirs.record->test_block_losses;
     if (seeds++ == 0) blocks = a.size();
-    if (a.size() != blocks || b.size() != blocks) return std::nullopt;  // variants with other windows
+    if (a.size() != blocks || b.size() != blocks) return;  // variants with other windows
     for (size_t i = 0; i < blocks; ++i) differences.push_back(a[i] - b[i]);
   }
-  if (seeds < 2 || blocks < 2) return std::nullopt;
-  return stats::TwoWayInterval(differences, seeds, blocks, alpha).interval;
+  if (seeds < 2 || blocks < 2) return;
+  comparison.text = stats::TwoWayInterval(differences, seeds, blocks, alpha);
+  comparison.text_blocks = blocks;
 }
 
 stats::ComparisonRule RuleFor(const StudyPlan& plan, Metric metric) {
@@ -153,7 +155,7 @@ stats::Words WordsFor(Metric metric) {
   return {};
 }
 
-std::string ExplainInterim(const MetricComparison& comparison) {
+std::string ExplainInterim(const StudyPlan& plan, const MetricComparison& comparison) {
   std::string text = stats::Explain(comparison.result, comparison.rule, WordsFor(comparison.metric));
   if (comparison.interim) text = "interim, as cells are still to run: " + text;
   if (comparison.left_out > 0)
@@ -161,7 +163,7 @@ std::string ExplainInterim(const MetricComparison& comparison) {
         " {} left out: the two runs had different machines, numbers of threads or wait policies "
         "(OMP_WAIT_POLICY).",
         comparison.left_out == 1 ? "One pair is" : fmt::format("{} pairs are", comparison.left_out));
-  return text;
+  return text + ComparisonNotes(comparison, plan);
 }
 
 void CompareAll(StudyResults& results, const CellTable& table) {
@@ -181,7 +183,7 @@ void CompareAll(StudyResults& results, const CellTable& table) {
       comparison.result = comparison.judged ? stats::Compare(pairs, comparison.rule) : CountBytes(pairs);
       if (metric == Metric::kTestLoss) {
         const double alpha = stats::AlphaPerVerdict(plan.alpha, comparison.rule.variants, plan.looks);
-        comparison.text_interval = TextInterval(table, v, baseline, alpha);
+        AddText(comparison, table, baseline, alpha);
       }
       for_holm.push_back(comparison.result);
       family.push_back(std::move(comparison));
@@ -190,7 +192,7 @@ void CompareAll(StudyResults& results, const CellTable& table) {
     for (size_t i = 0; i < family.size(); ++i) {
       if (family[i].judged) {
         family[i].result = for_holm[i];
-        family[i].explanation = ExplainInterim(family[i]);
+        family[i].explanation = ExplainInterim(plan, family[i]);
       }
       results.comparisons.push_back(std::move(family[i]));
     }
@@ -243,6 +245,13 @@ bool StudyResults::AnyWorse() const {
     const bool diverged_more = comparison.result.diverged_variant > comparison.result.diverged_baseline;
     return comparison.metric == Metric::kTestLoss &&
            (verdict == stats::Verdict::kWorse || verdict == stats::Verdict::kDiverged || diverged_more);
+  });
+}
+
+bool StudyResults::AnySlower() const {
+  return std::ranges::any_of(comparisons, [](const MetricComparison& comparison) {
+    return comparison.metric == Metric::kTime && comparison.result.verdict == stats::Verdict::kWorse &&
+           !comparison.result.worse_by_divergence;
   });
 }
 

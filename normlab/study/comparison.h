@@ -9,7 +9,7 @@
 
 #include "normlab/stats/comparison.h"
 #include "normlab/stats/explain.h"
-#include "normlab/stats/interval.h"
+#include "normlab/stats/two_way.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"
 
@@ -43,10 +43,11 @@ struct MetricComparison {
   stats::Comparison
       result;  // of kPeakBytes only n, means, difference and ratio: memory is counted, not judged
   bool judged = true;
-  bool interim = false;  // cells are still to run: labelled, and no verdict to quote
-  size_t left_out = 0;   // pairs whose times were not measured on equal machines and threads
-  std::optional<stats::Interval> text_interval;  // of the loss: carries the sampling of the held-out text too
-  std::string explanation;                       // plain English; empty where not judged
+  bool interim = false;               // cells are still to run: labelled, and no verdict to quote
+  size_t left_out = 0;                // pairs whose times were not measured on equal machines and threads
+  std::optional<stats::TwoWay> text;  // of the loss: carries the sampling of the held-out text too
+  size_t text_blocks = 0;             // over which it is
+  std::string explanation;            // plain English; empty where not judged
 };
 
 struct StudyResults {
@@ -59,7 +60,8 @@ struct StudyResults {
   bool machines_differ = false;               // not SameSpeed, among the finished cells
 
   const MetricComparison* Find(size_t variant, Metric metric) const;  // null for the baseline
-  bool AnyWorse() const;  // a loss is worse, or its variant diverged
+  bool AnyWorse() const;   // a loss is worse, or its variant diverged
+  bool AnySlower() const;  // a time is judged longer
 };
 
 StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells);

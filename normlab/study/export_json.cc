@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "normlab/study/export.h"
+#include "normlab/study/headline.h"
 
 namespace normlab {
 namespace {
@@ -118,8 +121,13 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
   json["ci_high"] = ToJson(c.ci_high);
   json["equivalence_ci_low"] = ToJson(c.equivalence_ci_low);
   json["equivalence_ci_high"] = ToJson(c.equivalence_ci_high);
-  json["text_ci_low"] = comparison.text_interval ? ToJson(comparison.text_interval->low) : Json();
-  json["text_ci_high"] = comparison.text_interval ? ToJson(comparison.text_interval->high) : Json();
+  const bool text = comparison.text && comparison.text->interval;
+  json["text_ci_low"] = text ? ToJson(comparison.text->interval->low) : Json();
+  json["text_ci_high"] = text ? ToJson(comparison.text->interval->high) : Json();
+  json["seed_sd"] = comparison.text ? ToJson(std::sqrt(comparison.text->var_seed)) : Json();
+  json["text_block_sd"] = comparison.text ? ToJson(std::sqrt(comparison.text->var_block)) : Json();
+  json["residual_sd"] = comparison.text ? ToJson(std::sqrt(comparison.text->var_residual)) : Json();
+  json["text_blocks"] = comparison.text ? Json(comparison.text_blocks) : Json();
   json["confidence"] = comparison.judged ? ToJson(c.confidence) : Json();
   json["margin"] = comparison.judged ? ToJson(comparison.rule.margin) : Json();
   json["p_value"] = ToJson(c.p_value);
@@ -136,6 +144,8 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
   json["seeds_needed"] = OrNull(c.seeds_needed);
   json["seeds_needed_low"] = OrNull(c.seeds_needed_low);
   json["seeds_needed_high"] = OrNull(c.seeds_needed_high);
+  json["far_out_seeds"] = Json::array();
+  for (const size_t s : c.far_out) json["far_out_seeds"].push_back(plan.seeds[s]);
   if (comparison.judged) {
     json["runs_variant"] = c.runs_variant;
     json["runs_baseline"] = c.runs_baseline;
@@ -156,6 +166,7 @@ Json ResultsJson(const StudyResults& results) {
   Json json;
   json["schema_version"] = kResultsSchemaVersion;
   json["machine"] = ToJson(results.machine.value_or(results.plan.machine));
+  json["headline"] = OrNull(Headline(results));
   json["study"] = StudyJson(results);
   json["variants"] = Json::array();
   for (size_t v = 0; v < results.variants.size(); ++v)

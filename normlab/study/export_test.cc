@@ -5,6 +5,8 @@
 #include <clocale>
 #include <sstream>
 
+#include "normlab/base/testing/comma_locale.h"
+#include "normlab/stats/descriptive.h"
 #include "normlab/study/testing/fake_study.h"
 
 namespace normlab {
@@ -66,6 +68,7 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
   return rows;
 }
 
+// S-25.
 TEST(ExportTest, CsvComesBackWithNamesThatHoldCommasQuotesAndLineBreaks) {
   const std::string nasty = "a,\"b\"\nc";
   const StudyResults results = MakeResults({"base", nasty, "none"});
@@ -88,20 +91,41 @@ TEST(ExportTest, CsvComesBackWithNamesThatHoldCommasQuotesAndLineBreaks) {
   }
 }
 
+// S-25: another program that reads the CSV comes to the same table.
+TEST(ExportTest, CsvGivesTheMeansOfTheTable) {
+  const StudyResults results = MakeResults({"base", "a,\"b\"\nc", "none"});
+  const auto rows = ParseCsv(ResultsCsv(results));
+  const auto column = [&](const std::string& name) {
+    return static_cast<size_t>(std::ranges::find(rows[0], name) - rows[0].begin());
+  };
+  for (const VariantSummary& variant : results.variants) {
+    std::vector<double> losses, times;
+    for (size_t i = 1; i < rows.size(); ++i) {
+      if (rows[i][column("variant")] != variant.name || rows[i][column("status")] != "done") continue;
+      losses.push_back(std::stod(rows[i][column("test_loss")]));
+      times.push_back(std::stod(rows[i][column("time_s")]));
+    }
+    EXPECT_EQ(losses.size(), variant.counts.done);
+    EXPECT_EQ(stats::Mean(losses), variant.test_loss);
+    EXPECT_EQ(stats::Mean(times), variant.time_s);
+  }
+}
+
+// S-25.
 TEST(ExportTest, DecimalsHaveADotWhateverTheLocale) {
   const StudyResults results = MakeResults({"base", "b", "c"});
   const std::string csv = ResultsCsv(results), json = DumpJson(ResultsJson(results)),
                     text = ResultsText(results);
-  for (const char* locale : {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "C.UTF-8"}) {
-    if (std::setlocale(LC_ALL, locale) == nullptr) continue;
-    EXPECT_EQ(ResultsCsv(results), csv) << locale;
-    EXPECT_EQ(DumpJson(ResultsJson(results)), json) << locale;
-    EXPECT_EQ(ResultsText(results), text) << locale;
-  }
-  std::setlocale(LC_ALL, "C");
   EXPECT_NE(csv.find("9358.25"), std::string::npos);
+  const testing::CommaLocale comma;
+  if (!comma) GTEST_SKIP() << "no locale with a decimal comma here (Debian: apt install locales)";
+  ASSERT_STREQ(std::localeconv()->decimal_point, ",");
+  EXPECT_EQ(ResultsCsv(results), csv);
+  EXPECT_EQ(DumpJson(ResultsJson(results)), json);
+  EXPECT_EQ(ResultsText(results), text);
 }
 
+// S-25.
 TEST(ExportTest, NotFiniteNumbersAreKept) {
   StudyResults results = MakeResults({"base", "b", "c"});
   results.cells[0].record->train_loss = NAN;
@@ -129,6 +153,7 @@ size_t Width(const std::string& line) {
       std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
+// S-07, S-08.
 TEST(ExportTest, TextStaysWithin80ColumnsWithoutEscapes) {
   for (const std::vector<std::string>& names :
        {std::vector<std::string>{"handrolled_layernorm", "handrolled_rmsnorm", "no_norm"},
@@ -148,6 +173,67 @@ TEST(ExportTest, TheArticlesNormsFitWithoutFolding) {
   const std::string text =
       ResultsText(MakeResults({"handrolled_layernorm", "handrolled_rmsnorm", "no_norm"}));
   EXPECT_NE(text.find("\nhandrolled_rmsnorm  "), std::string::npos) << text;
+}
+
+// The line below the first one that is `line`.
+std::string LineAfter(const std::string& text, const std::string& line) {
+  const size_t at = text.find("\n" + line + "\n");
+  if (at == std::string::npos) return "no line " + line;
+  const size_t begin = at + line.size() + 2;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+// S-07: both means, the difference in nats and in percent, interval, p and verdict; folded in 80 columns, one
+// line where there is room.
+TEST(ExportTest, TheTableOfLossesHasBothMeansDifferencesIntervalAndVerdict) {
+  StudyResults results = MakeResults({"a_rather_long_base", "a_rather_long_other", "a_rather_long_third"});
+  stats::Comparison& c = results.comparisons[1].result;
+  ASSERT_EQ(results.comparisons[1].metric, Metric::kTestLoss);
+  c.mean_variant = 2.75578;
+  c.mean_baseline = 2.47991;
+  c.difference = 0.27587;
+  c.ratio = 1.11124;
+  c.ci_low = 0.09929;
+  c.ci_high = -0.45251;
+  c.p_value = 0.00264;
+  const std::string folded = ResultsText(results), wide = ResultsText(results, 120);
+  EXPECT_EQ(LineAfter(folded, "test loss, nats"),
+            "    mean  baseline    diff.  diff. %        95% interval       p  verdict");
+  const std::string numbers = "2.7558    2.4799  +0.2759  +11.12%  [+0.0993, -0.4525]  0.0026  higher loss*";
+  EXPECT_EQ(LineAfter(folded.substr(folded.find("test loss, nats\n")), "a_rather_long_third"),
+            "  " + numbers);
+  EXPECT_NE(wide.find("\na_rather_long_third  " + numbers + "\n"), std::string::npos) << wide;
+}
+
+// S-02: whatever stands after a number in brackets or as sd is named where it stands or in the legend.
+TEST(ExportTest, SpreadsAndIntervalsAreNamed) {
+  const std::string text = ResultsText(MakeResults({"base", "other", "none"}), 1000);
+  for (const char* part :
+       {"  95% interval  ", "sd: standard deviation of the test loss (nats)",
+        "interval: simultaneous 95% interval, over 2 comparisons and 2 declared looks (98.75% each)",
+        "paired by seed"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
+  EXPECT_EQ(text.find("+-"), std::string::npos);
+  EXPECT_EQ(text.find("\xc2\xb1"), std::string::npos);
+}
+
+// S-23: p is unadjusted and says so, Holm is named with where it is.
+TEST(ExportTest, AdjustedPValuesAreNamed) {
+  const StudyResults results = MakeResults({"base", "other", "none"});
+  EXPECT_NE(ResultsText(results, 1000).find("p: paired t test, unadjusted (Holm-adjusted in results.json)"),
+            std::string::npos);
+  const Json json = ResultsJson(results)["comparisons"][1];
+  EXPECT_GE(json["holm_p"].get<double>(), json["p_value"].get<double>());
+}
+
+// S-19.
+TEST(ExportTest, AMarginOfZeroIsNone) {
+  StudyResults results = MakeResults({"base", "other", "none"});
+  EXPECT_NE(ResultsText(results, 1000).find("Margins stated beforehand: 0.01 nats, 1% of time."),
+            std::string::npos);
+  results.plan.margin_nats = results.plan.speed_margin = 0;
+  EXPECT_NE(ResultsText(results, 1000).find("Margins stated beforehand: none for losses, none for times."),
+            std::string::npos);
 }
 
 TEST(ExportTest, TextNamesIntervalsCountsReasonsAndLimits) {

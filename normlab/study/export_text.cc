@@ -5,6 +5,7 @@
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
+#include "normlab/study/headline.h"
 #include "normlab/study/text_table.h"
 
 namespace normlab {
@@ -22,6 +23,7 @@ std::string Seconds(double value) {
 std::string Loss(double value) { return fmt::format("{:.4f}", value); }
 // A difference of losses; one that four decimals would show as nothing keeps its size.
 std::string LossDifference(double value) {
+  if (std::abs(value) >= 10) return fmt::format("{:+.3f}", value);
   return value == 0 || std::abs(value) >= 5e-5 ? fmt::format("{:+.4f}", value)
                                                : fmt::format("{:+.0e}", value);
 }
@@ -139,17 +141,23 @@ std::string MeansTable(const StudyResults& results, size_t columns) {
 }
 
 std::string LossTable(const StudyResults& results, size_t columns) {
-  TextTable table(
-      {{"test loss, nats"}, {"diff."}, {""}, {IntervalTitle(results.plan)}, {"p"}, {"verdict", true}});
+  TextTable table({{"test loss, nats"},
+                   {"mean"},
+                   {"baseline"},
+                   {"diff."},
+                   {"diff. %"},
+                   {IntervalTitle(results.plan)},
+                   {"p"},
+                   {"verdict", true}});
   for (const MetricComparison& comparison : results.comparisons) {
     if (comparison.metric != Metric::kTestLoss) continue;
     const stats::Comparison& c = comparison.result;
     const std::string interval =
         c.ci_low && c.ci_high ? fmt::format("[{}, {}]", LossDifference(*c.ci_low), LossDifference(*c.ci_high))
                               : std::string(kNothing);
-    table.AddRow({Printable(results.variants[comparison.variant].name),
-                  OrNothing(c.difference, LossDifference), OrNothing(c.ratio, Change), interval,
-                  OrNothing(c.p_value, PValue), Verdict(comparison)});
+    table.AddRow({Printable(results.variants[comparison.variant].name), OrNothing(c.mean_variant, Loss),
+                  OrNothing(c.mean_baseline, Loss), OrNothing(c.difference, LossDifference),
+                  OrNothing(c.ratio, Change), interval, OrNothing(c.p_value, PValue), Verdict(comparison)});
   }
   return table.Render(columns);
 }
@@ -174,12 +182,15 @@ std::string Legend(const StudyResults& results, size_t columns) {
   const size_t others = plan.variants.size() - 1;  // K of the statistics
   const stats::Comparison& any = results.comparisons.front().result;
   std::string text = fmt::format(
-      "Differences are variant minus baseline, paired by seed; interval: {}, over {} and {} ({:.4g}% each); "
-      "p: paired t test, unadjusted (Holm-adjusted in results.json). Margins stated beforehand: {:g} nats, "
-      "{:g}% of "
-      "time.",
+      "Means are over the seeds that finished in both; differences are variant minus baseline, paired by "
+      "seed; "
+      "interval: {}, over {} and {} ({:.4g}% each); p: paired t test, unadjusted (Holm-adjusted in "
+      "results.json). "
+      "Margins stated beforehand: {}, {}.",
       IntervalName(plan), Counted(others, "comparison"), Counted(plan.looks, "declared look"),
-      100 * any.confidence, plan.margin_nats, 100 * plan.speed_margin);
+      100 * any.confidence,
+      plan.margin_nats > 0 ? fmt::format("{:g} nats", plan.margin_nats) : "none for losses",
+      plan.speed_margin > 0 ? fmt::format("{:g}% of time", 100 * plan.speed_margin) : "none for times");
   if (plan.look() > 1 || plan.look() > plan.looks) text += fmt::format(" This is look {}.", plan.look());
   text = Wrap(text, columns);
   if (!results.counts.complete())
@@ -260,7 +271,9 @@ std::string CountsText(const Counts& counts) {
 }
 
 std::string ResultsText(const StudyResults& results, size_t columns) {
-  std::string text = Header(results, columns) + "\n" + MeansTable(results, columns);
+  std::string text = Headline(results);
+  if (!text.empty()) text = Wrap(text, columns) + "\n";
+  text += Header(results, columns) + "\n" + MeansTable(results, columns);
   const std::string problems = Problems(results, columns);
   if (!problems.empty()) text += "\n" + problems;
   if (results.comparisons.empty()) return text;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numbers>
+
 #include "normlab/study/export.h"
 #include "normlab/study/testing/fake_study.h"
 
@@ -37,6 +39,7 @@ std::optional<double> OracleLoss(const std::string& name, uint64_t seed) {
   return name == "rmsnorm" ? kA[seed - 1] : kB[seed - 1];
 }
 
+// S-01.
 TEST(StudyComparisonTest, PairedNumbersComeThroughTheWholeChain) {
   const StudyPlan plan = OraclePlan();
   const StudyResults results = Evaluate(plan, MakeCells(plan, OracleLoss));
@@ -60,6 +63,7 @@ TEST(StudyComparisonTest, PairedNumbersComeThroughTheWholeChain) {
   EXPECT_EQ(json["comparisons"][0]["confidence"], 0.95);
 }
 
+// S-01.
 TEST(StudyComparisonTest, MarginsDecideEquivalence) {
   for (const auto& [margin, verdict] :
        {std::pair{0.05, stats::Verdict::kEquivalent}, {0.02, stats::Verdict::kWorse}}) {
@@ -129,6 +133,7 @@ TEST(StudyComparisonTest, AGateDoesNotPassAVariantThatDivergedThoughOneSeedGives
   EXPECT_TRUE(results.AnyWorse());
 }
 
+// S-09: tokens/s have the interval of the times, turned over.
 TEST(StudyComparisonTest, TimeIsJudgedByRatioAndMemoryOnlyCounted) {
   const StudyPlan plan = OraclePlan();
   const auto time = [](const std::string& name, uint64_t seed) {
@@ -197,11 +202,51 @@ TEST(StudyComparisonTest, TheTextIntervalCarriesTheHeldOutBlocks) {
   }
   const StudyResults results = Evaluate(plan, cells);
   const MetricComparison& loss = *results.Find(1, Metric::kTestLoss);
-  ASSERT_TRUE(loss.text_interval);
-  EXPECT_LT(loss.text_interval->low, *loss.result.ci_low);
-  EXPECT_GT(loss.text_interval->high, *loss.result.ci_high);
+  ASSERT_TRUE(loss.text && loss.text->interval);
+  EXPECT_LT(loss.text->interval->low, *loss.result.ci_low);
+  EXPECT_GT(loss.text->interval->high, *loss.result.ci_high);
+  EXPECT_NE(loss.explanation.find("(two-way, 5 seeds x 2 blocks): simultaneous 95% interval"),
+            std::string::npos)
+      << loss.explanation;
+  const Json json = ResultsJson(results)["comparisons"][0];
+  EXPECT_NEAR(json["text_block_sd"].get<double>(), 0.02 * std::numbers::sqrt2, 1e-9);
+  EXPECT_EQ(json["text_blocks"], 2);
 }
 
+TEST(StudyComparisonTest, SeedsThatAreFarOutAreNamedAndKept) {
+  const StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm", {11, 12, 13, 14, 15, 16, 17, 18}));
+  const auto loss = [](const std::string& name, uint64_t seed) -> std::optional<double> {
+    if (name == "layernorm") return 3.0;
+    return seed == 14 ? 3.9 : 3.0 + 0.001 * double(seed % 3);
+  };
+  const StudyResults results = Evaluate(plan, MakeCells(plan, loss));
+  const MetricComparison& comparison = *results.Find(1, Metric::kTestLoss);
+  EXPECT_EQ(comparison.result.n, 8u);
+  EXPECT_NE(comparison.explanation.find("part of every number here: seed 14; look"), std::string::npos)
+      << comparison.explanation;
+  EXPECT_EQ(ResultsJson(results)["comparisons"][0]["far_out_seeds"], Json::array({14}));
+}
+
+// S-09, S-19: a gate on speed follows the verdict on time, whose margin is that of the study.
+TEST(StudyComparisonTest, AVariantIsSlowerWhereItsTimeIsWorse) {
+  const auto time = [](const std::string& name, uint64_t seed) {
+    return (name == "rmsnorm" ? 2.01 : 2.0) + 0.0005 * double(name == "rmsnorm" ? seed % 3 : 0);
+  };
+  for (const auto& [margin, slower] : {std::pair{0.0, true}, {0.01, false}, {0.05, false}}) {
+    StudyPlan plan = OraclePlan();
+    plan.speed_margin = margin;
+    EXPECT_EQ(Evaluate(plan, MakeCells(plan, OracleLoss, time)).AnySlower(), slower) << margin;
+  }
+  const auto twice = [](const std::string& name, uint64_t seed) {
+    return (name == "rmsnorm" ? 4.0 : 2.0) + 0.001 * double(name == "rmsnorm" ? seed : 0);
+  };
+  const StudyPlan plan = OraclePlan();
+  EXPECT_TRUE(Evaluate(plan, MakeCells(plan, OracleLoss, twice)).AnySlower());
+  const auto half = [&](const std::string& name, uint64_t seed) { return 8 / twice(name, seed); };
+  EXPECT_FALSE(Evaluate(plan, MakeCells(plan, OracleLoss, half)).AnySlower());
+}
+
+// S-23: adjusted values stand beside unadjusted ones, and are named.
 TEST(StudyComparisonTest, HolmValuesAreGivenForOneMetricAtATime) {
   const StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm,no_norm", {1, 2, 3}));
   const StudyResults results =

@@ -128,6 +128,36 @@ class Compare(program.Case):
         self.assertEqual(results["comparisons"][0]["verdict"], "diverged")
         self.assertEqual(self.run_program(*command, "--fail-if-worse").returncode, 3)
 
+    # S-09
+    def test_gates_pass_what_is_not_shown_to_be_worse(self):
+        command = self.compare("--norms", "layernorm,handrolled_layernorm", "--seeds", "3", "--fail-if-worse")
+        self.good(*command)
+        self.assertIn(self.results()["comparisons"][0]["verdict"], ("equivalent", "identical"))
+        one = self.compare("--norms", "layernorm,no_norm", "--seeds", "1", "--fail-if-slower", out="one")
+        self.good(*one)  # one seed gives no verdict, and no verdict is no failure
+
+    # S-19
+    def test_a_margin_of_0_leaves_no_equivalence(self):
+        done = self.good(*self.compare("--norms", "layernorm,handrolled_layernorm", "--seeds", "3", "--margin", "0",
+                                       "--speed-margin", "0"))
+        self.assertIn("none for losses, none for times", " ".join(done.stdout.split()))
+        results = self.results()
+        self.assertEqual((results["study"]["margin_nats"], results["study"]["speed_margin"]), (0, 0))
+        self.assertNotIn("equivalent", [comparison["verdict"] for comparison in results["comparisons"]])
+        self.refused(1, ["--margin 0", "0.01"], *self.compare("--norms", "layernorm,handrolled_layernorm", "--seeds", "3",
+                                                              "--margin", "0.01"))
+
+    # S-08
+    def test_verdicts_are_words_and_never_colours(self):
+        command = self.compare("--norms", "layernorm,no_norm", "--seeds", "3")
+        plain = self.good(*command).stdout
+        self.assertTrue(" ".join(plain.split()).startswith(self.results()["headline"]), plain)
+        for environment in ({"NO_COLOR": "1"}, {"TERM": "xterm-256color"}, {"TERM": "dumb"}):
+            done = self.good(*command, **environment)
+            self.assertEqual(done.stdout, plain)
+            self.assertNotIn("\x1b", done.stdout + done.stderr)
+
+    # S-09
     def test_fail_if_worse_follows_the_verdict_on_the_loss(self):
         command = self.compare("--vary", "learning_rate=0.002,1e-9", "--set", "norm_type=layernorm", "--seeds", "4", steps="60")
         self.good(*command)

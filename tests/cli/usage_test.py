@@ -15,7 +15,7 @@ class Usage(program.Case):
         text = self.good("compare", "--help").stdout
         for option in ("--config", "--set", "--data", "--out", "--preset", "--norms", "--vary", "--seeds", "--seed-list",
                        "--baseline", "--steps", "--batch", "--context", "--dtype", "--threads", "--margin", "--speed-margin",
-                       "--looks", "--duel", "--fail-if-worse", "--json"):
+                       "--looks", "--duel", "--fail-if-worse", "--fail-if-slower", "--json"):
             self.assertIn(option, text)
         text = self.good("train", "--help").stdout
         for option in ("--norm", "--out", "--resume", "--checkpoint-every", "--keep-checkpoints", "--threads"):
@@ -44,7 +44,7 @@ class Usage(program.Case):
                 (["seed 1", "twice"], ["compare", "--seed-list", "1,2,1", *data]),
                 (["\"x\"", "--seed-list"], ["compare", "--seed-list", "1,x", *data]),
                 (["--seeds", "--seed-list"], ["compare", "--seeds", "2", "--seed-list", "1", *data]),
-                (["--margin 0", "above 0"], ["compare", "--margin", "0", *data]),
+                (["--margin -0.1", "0 or more"], ["compare", "--margin", "-0.1", *data]),
                 (["--margin nan"], ["compare", "--margin", "nan", *data]),
                 (["--speed-margin -1"], ["compare", "--speed-margin", "-1", *data]),
                 (["--looks 0"], ["compare", "--looks", "0", *data]),

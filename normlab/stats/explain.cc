@@ -20,9 +20,10 @@ std::string Margin(const ComparisonRule& rule, const Words& words) {
 }
 
 // "simultaneous 95% interval 0.00761 to 0.0284; paired by seed, n = 5"
-std::string NamedInterval(double low, double high, const Comparison& comparison, const ComparisonRule& rule) {
-  return fmt::format("simultaneous {} interval {} to {}; paired by seed, n = {}", Percent(1 - rule.alpha),
-                     Number(low), Number(high), comparison.n);
+std::string NamedInterval(double low, double high, const Comparison& comparison, const ComparisonRule& rule,
+                          const Words& words) {
+  return fmt::format("simultaneous {} interval {} to {}; {}, n = {}", Percent(1 - rule.alpha), Number(low),
+                     Number(high), words.pairing, comparison.n);
 }
 
 // "6 of 8 runs diverged (95% interval 35% to 97%)"
@@ -52,12 +53,12 @@ std::string Decided(const Comparison& c, const ComparisonRule& rule, const Words
   std::string text = fmt::format("{} {} by ", lower ? "lower" : "higher", words.metric);
   if (rule.log_ratio) {
     text += fmt::format("{} (ratio {}, {})", Percent(std::abs(*c.ratio - 1)), Number(*c.ratio),
-                        NamedInterval(*c.ci_low, *c.ci_high, c, rule));
+                        NamedInterval(*c.ci_low, *c.ci_high, c, rule, words));
   } else {
     // The interval is that of the amount just named, so a reduction shows as a positive number.
     text += fmt::format("{} {} ({})", Number(std::abs(*c.difference)), words.unit,
-                        lower ? NamedInterval(-*c.ci_high, -*c.ci_low, c, rule)
-                              : NamedInterval(*c.ci_low, *c.ci_high, c, rule));
+                        lower ? NamedInterval(-*c.ci_high, -*c.ci_low, c, rule, words)
+                              : NamedInterval(*c.ci_low, *c.ci_high, c, rule, words));
   }
   return text + fmt::format(", on {}; {} the margin of {}.", words.setup, exceeds ? "exceeds" : "may exceed",
                             Margin(rule, words));
@@ -70,10 +71,9 @@ std::string Equivalent(const Comparison& c, const ComparisonRule& rule, const Wo
       fmt::format("simultaneous {} interval, of the two one-sided tests, {} to {}",
                   Percent(1 - 2 * rule.alpha), Number(*c.equivalence_ci_low), Number(*c.equivalence_ci_high));
   const std::string text = fmt::format(
-      "the difference is below the margin of {} stated beforehand ({} {}, {}; paired by seed, n = {}), on "
-      "{}; ",
+      "the difference is below the margin of {} stated beforehand ({} {}, {}; {}, n = {}), on {}; ",
       Margin(rule, words), rule.log_ratio ? "ratio" : "difference",
-      Number(rule.log_ratio ? *c.ratio : *c.difference), interval, c.n, words.setup);
+      Number(rule.log_ratio ? *c.ratio : *c.difference), interval, words.pairing, c.n, words.setup);
   if (not_zero) return text + fmt::format("smaller than {}, but not zero.", Margin(rule, words));
   return text + "not shown to be zero.";
 }
@@ -101,8 +101,8 @@ std::string UndecidedText(const Comparison& c, const ComparisonRule& rule, const
   if (estimate) {
     text += fmt::format(" ({} {}", rule.log_ratio ? "ratio" : "difference", Number(*estimate));
     if (!rule.log_ratio) text += " " + words.unit;
-    text += c.ci_low && c.ci_high ? ", " + NamedInterval(*c.ci_low, *c.ci_high, c, rule)
-                                  : fmt::format("; paired by seed, n = {}", c.n);
+    text += c.ci_low && c.ci_high ? ", " + NamedInterval(*c.ci_low, *c.ci_high, c, rule, words)
+                                  : fmt::format("; {}, n = {}", words.pairing, c.n);
     text += ")";
   }
   return text + "; not evidence of sameness" + SeedsNeededText(c, rule, words) + ".";

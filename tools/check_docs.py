@@ -7,7 +7,7 @@ and the program.
   dev      ./dev COMMAND is one that ./dev help tells of, and a preset is one of CMakePresets.json
   command  a normlab command runs. Made small first: --data becomes a text of some kilobytes, --out a fresh folder,
            --steps, --seeds, --batch and --context a few, and the model tiny; a bare `normlab compare` only shows
-           its help; --resume finds a run of the same kind. Of python3 and ctest, the script and the preset must exist
+           its help; --resume finds a run of the same kind, --status a study. Of python3 and ctest, the script and the preset must exist
   option   an --option in code is in the help of normlab or of ./dev, or one of our scripts', or in FOREIGN_OPTIONS
   example  each line of a block marked cpp or c stands in a file of examples/, which the tests compile and run
 
@@ -156,6 +156,12 @@ class Checker:
             if "--resume" in arguments:
                 commands = [self.small([word for word in arguments if word != "--resume"]),
                             [arguments[0], "--resume", "--out", "out"]]
+            if "--status" in arguments:
+                others = [word for word in arguments if not word.startswith("--")]
+                commands = [self.small(["compare", "--norms", "layernorm,rmsnorm"]),
+                            ["compare", *(["--json"] if "--json" in arguments else []), "--status", "out"]]
+                if len(others) != 2:
+                    yield number, "command", "--status takes one folder"
             for command in commands:
                 done = subprocess.run([self.program, *command], cwd=folder, capture_output=True, text=True, check=False,
                                       timeout=300)
@@ -172,6 +178,8 @@ class Checker:
                     "--out": "out"}
         if command == ["compare"] and "--seed-list" not in arguments:
             replaced["--seeds"] = "1"
+        if "--jobs" in arguments:
+            replaced |= {"--jobs": "2", "--threads": "2"}
         if command == ["bench", "step"]:
             replaced = {"--batch": "2", "--context": "16", "--threads": "1", "--seconds": "0.1"}
         if command == ["bench", "kernels"]:

@@ -8,23 +8,26 @@
 namespace normlab::apps {
 namespace {
 
-std::string Line(const RunProgress& progress, const std::optional<double>& remaining_s) {
-  std::string text;
+std::string Phase(const RunProgress& progress) {
   switch (progress.phase) {
     case RunProgress::Phase::kPreparing:
-      text = "preparing, and timing the matrix products alone";
-      break;
+      return "preparing, and timing the matrix products alone";
     case RunProgress::Phase::kTraining:
-      text = fmt::format("step {}/{}", progress.steps_done, progress.steps);
-      break;
+      return fmt::format("step {}/{}", progress.steps_done, progress.steps);
     case RunProgress::Phase::kSaving:
-      text = fmt::format("step {}/{}, writing a checkpoint", progress.steps_done, progress.steps);
-      break;
+      return fmt::format("step {}/{}, writing a checkpoint", progress.steps_done, progress.steps);
     case RunProgress::Phase::kEvaluating:
-      text = fmt::format("testing {:.0f}%", 100 * progress.phase_share);
-      break;
+      return fmt::format("testing {:.0f}%", 100 * progress.phase_share);
   }
-  if (remaining_s) text += fmt::format("  {} left", FormatDuration(*remaining_s));
+  return "";
+}
+
+std::string Left(const std::optional<double>& remaining_s) {
+  return remaining_s ? fmt::format("  {} left", FormatDuration(*remaining_s)) : "";
+}
+
+std::string Line(const RunProgress& progress, const std::optional<double>& remaining_s) {
+  std::string text = Phase(progress) + Left(remaining_s);
   if (progress.steps_done == 0) return text;
   text += fmt::format("  {} tokens/s", Rounded(progress.tokens_per_s));
   if (progress.bound_share) text += fmt::format("  bound {:.0f}%", 100 * *progress.bound_share);
@@ -37,8 +40,21 @@ std::string Line(const RunProgress& progress, const std::optional<double>& remai
 std::string ProgressLine(const RunProgress& progress) { return Line(progress, progress.remaining_s); }
 
 std::string ProgressLine(const StudyProgress& progress) {
-  return fmt::format("cell {}/{} {}, seed {}  {}", progress.cell, progress.cells, progress.variant,
-                     progress.seed, Line(progress.run, progress.remaining_s));
+  if (progress.running.size() < 2) {
+    const CellProgress& cell = progress.latest;
+    return fmt::format("cell {}/{} {}, seed {}  {}", cell.cell, progress.cells, cell.variant, cell.seed,
+                       Line(cell.run, progress.remaining_s));
+  }
+  std::string numbers, phases;
+  double tokens_per_s = 0;
+  for (const CellProgress& cell : progress.running) {
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", cell.cell);
+    phases += fmt::format("{}{}, seed {}: {}", phases.empty() ? "" : "; ", cell.variant, cell.seed,
+                          cell.run.phase == RunProgress::Phase::kPreparing ? "preparing" : Phase(cell.run));
+    tokens_per_s += cell.run.tokens_per_s;
+  }
+  return fmt::format("cells {} of {}{}  {} tokens/s  {}", numbers, progress.cells, Left(progress.remaining_s),
+                     Rounded(tokens_per_s), phases);
 }
 
 void LossWatch::See(const RunProgress& progress) {

@@ -12,7 +12,8 @@ namespace normlab::apps {
 // "step 45/60  12s left  12,345 tokens/s  products 61%  loss 2.3456"
 std::string ProgressLine(const RunProgress& progress);
 
-// "cell 3/15 fused_rmsnorm, seed 1  step 45/60  2m 05s left  ...", the time that of the whole study
+// "cell 3/15 fused_rmsnorm, seed 1  step 45/60  2m 05s left  ...", the time that of the whole study; where
+// several cells run: "cells 3, 4 of 15  2m 05s left  24,690 tokens/s  fused_rmsnorm, seed 1: step 45/60; ..."
 std::string ProgressLine(const StudyProgress& progress);
 
 // Watches the losses that progress tells, for early advice: a learning rate that is too high shows long

@@ -174,9 +174,9 @@ std::optional<AvailableMemory> MemoryForRuns(uint64_t held) {
 }
 
 MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads,
-                       const std::optional<AvailableMemory>& available) {
-  const MemoryPlan plan =
-      PlanMemory(config, {.threads = threads, .text_bytes = static_cast<size_t>(tokens.size())});
+                       const std::optional<AvailableMemory>& available, int runs) {
+  const MemoryPlan plan = PlanMemory(
+      config, {.threads = threads, .text_bytes = static_cast<size_t>(tokens.size()), .runs = runs});
   RequireMemory(plan, config, threads, available);
   return plan;
 }

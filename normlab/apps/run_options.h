@@ -56,9 +56,10 @@ std::string CheckRun(const TrainConfig& config, const TokenSource& tokens, const
 // is set, else what system, cgroup and ulimit leave.
 std::optional<AvailableMemory> MemoryForRuns(uint64_t held = 0);
 
-// What a run of this configuration takes; throws Error where it does not fit into what is available.
+// What `runs` runs of this configuration take at the same time, with so many threads each; throws Error where
+// they do not fit into what is available.
 MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int threads,
-                       const std::optional<AvailableMemory>& available);
+                       const std::optional<AvailableMemory>& available, int runs = 1);
 
 // Numbers of options that are no configuration keys. Throw UsageError that names the option, the text and
 // what is allowed.

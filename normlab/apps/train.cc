@@ -334,7 +334,7 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
 
   if (!resumed) RequireFree(folder);
   CreateDirectories(folder);
-  const FolderLock lock(folder);
+  const FolderLock lock(folder, "normlab train");
   find(PrintNote);  // again: another start may have ended in between
   if (const auto code = shown_if_ended()) return *code;
   if (!resumed) RequireFree(folder);

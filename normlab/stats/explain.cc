@@ -25,9 +25,10 @@ std::string Margin(const ComparisonRule& rule, const Words& words) {
 }
 
 // "simultaneous 95% interval 0.00761 to 0.0284; paired by seed, n = 5"
-std::string NamedInterval(double low, double high, const Comparison& comparison, const ComparisonRule& rule) {
-  return fmt::format("simultaneous {} interval {} to {}; paired by seed, n = {}", Percent(1 - rule.alpha),
-                     Number(low, rule), Number(high, rule), comparison.n);
+std::string NamedInterval(double low, double high, const Comparison& comparison, const ComparisonRule& rule,
+                          const Words& words) {
+  return fmt::format("simultaneous {} interval {} to {}; {}, n = {}", Percent(1 - rule.alpha),
+                     Number(low, rule), Number(high, rule), words.pairing, comparison.n);
 }
 
 // "6 of 8 runs diverged (95% interval 35% to 97%)"
@@ -57,12 +58,12 @@ std::string Decided(const Comparison& c, const ComparisonRule& rule, const Words
   std::string text = fmt::format("{} {} by ", lower ? "lower" : "higher", words.metric);
   if (rule.log_ratio) {
     text += fmt::format("{} (ratio {}, {})", Percent(std::abs(*c.ratio - 1)), Number(*c.ratio, rule),
-                        NamedInterval(*c.ci_low, *c.ci_high, c, rule));
+                        NamedInterval(*c.ci_low, *c.ci_high, c, rule, words));
   } else {
     // The interval is that of the amount just named, so a reduction shows as a positive number.
     text += fmt::format("{} {} ({})", Number(std::abs(*c.difference)), words.unit,
-                        lower ? NamedInterval(-*c.ci_high, -*c.ci_low, c, rule)
-                              : NamedInterval(*c.ci_low, *c.ci_high, c, rule));
+                        lower ? NamedInterval(-*c.ci_high, -*c.ci_low, c, rule, words)
+                              : NamedInterval(*c.ci_low, *c.ci_high, c, rule, words));
   }
   text += ", on " + words.setup;
   if (rule.margin == 0) return text + ".";
@@ -75,10 +76,9 @@ std::string Equivalent(const Comparison& c, const ComparisonRule& rule, const Wo
                                            Percent(1 - 2 * rule.alpha), Number(*c.equivalence_ci_low, rule),
                                            Number(*c.equivalence_ci_high, rule));
   const std::string text = fmt::format(
-      "the difference is below the margin of {} stated beforehand ({} {}, {}; paired by seed, n = {}), on "
-      "{}; ",
+      "the difference is below the margin of {} stated beforehand ({} {}, {}; {}, n = {}), on {}; ",
       Margin(rule, words), rule.log_ratio ? "ratio" : "difference",
-      Number(rule.log_ratio ? *c.ratio : *c.difference, rule), interval, c.n, words.setup);
+      Number(rule.log_ratio ? *c.ratio : *c.difference, rule), interval, words.pairing, c.n, words.setup);
   if (c.difference_shown) return text + fmt::format("smaller than {}, but not zero.", Margin(rule, words));
   return text + "not shown to be zero.";
 }
@@ -114,8 +114,8 @@ std::string UndecidedText(const Comparison& c, const ComparisonRule& rule, const
   if (estimate) {
     text += fmt::format(" ({} {}", rule.log_ratio ? "ratio" : "difference", Number(*estimate, rule));
     if (!rule.log_ratio) text += " " + words.unit;
-    text += c.ci_low && c.ci_high ? ", " + NamedInterval(*c.ci_low, *c.ci_high, c, rule)
-                                  : fmt::format("; paired by seed, n = {}", c.n);
+    text += c.ci_low && c.ci_high ? ", " + NamedInterval(*c.ci_low, *c.ci_high, c, rule, words)
+                                  : fmt::format("; {}, n = {}", words.pairing, c.n);
     text += ")";
   }
   text += "; not evidence of sameness; " + NextStep(c, rule, words);

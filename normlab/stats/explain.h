@@ -15,6 +15,7 @@ struct Words {
   std::string metric = "loss";                 // "lower loss by ..."
   std::string unit = "nats";                   // of the difference; not used with log_ratio
   std::string setup = "this text and set-up";  // "on ..."
+  std::string pairing = "paired by seed";      // how runs of the two belong together
 };
 
 // "10 to 40 seeds", "at least 10 seeds", "more than a million seeds": with so many, equivalence of equals

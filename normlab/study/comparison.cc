@@ -133,7 +133,7 @@ void AddText(MetricComparison& comparison, const CellTable& table, size_t baseli
 
 stats::ComparisonRule RuleFor(const StudyPlan& plan, Metric metric) {
   return {.alpha = plan.alpha,
-          .variants = static_cast<int>(plan.variants.size()) - 1,
+          .variants = static_cast<int>(plan.comparisons()),
           .looks = plan.looks,
           .look = plan.look(),
           .margin = IsSpeed(metric) ? plan.speed_margin : plan.margin_nats,
@@ -141,7 +141,7 @@ stats::ComparisonRule RuleFor(const StudyPlan& plan, Metric metric) {
           .higher_is_better = metric == Metric::kTokensPerSecond};
 }
 
-stats::Words WordsFor(Metric metric) {
+stats::Words MetricWords(Metric metric) {
   switch (metric) {
     case Metric::kTestLoss:
       return {.metric = "loss", .unit = "nats"};
@@ -155,12 +155,24 @@ stats::Words WordsFor(Metric metric) {
   return {};
 }
 
+stats::Words WordsFor(const StudyPlan& plan, Metric metric) {
+  stats::Words words = MetricWords(metric);
+  if (plan.aa) words.pairing = "paired by position, with different seeds";
+  return words;
+}
+
 std::string ExplainInterim(const StudyPlan& plan, const MetricComparison& comparison) {
-  std::string text = stats::Explain(comparison.result, comparison.rule, WordsFor(comparison.metric));
+  std::string text = stats::Explain(comparison.result, comparison.rule, WordsFor(plan, comparison.metric));
+  const stats::Verdict verdict = comparison.result.verdict;
+  if (plan.aa && (verdict == stats::Verdict::kBetter || verdict == stats::Verdict::kWorse))
+    text += fmt::format(
+        " Both sides of this A/A study run the same code, so this verdict is false: {}, which the rule lets "
+        "through in at most {:g}% of studies.",
+        IsSpeed(comparison.metric) ? "the machine's drift, or chance" : "chance", 100 * plan.alpha);
   if (comparison.interim) text = "interim, as cells are still to run: " + text;
   if (comparison.left_out > 0)
     text += fmt::format(
-        " {} left out: the two runs had different machines, numbers of threads or wait policies "
+        " {} left out: the two runs had different machines, numbers of threads, --jobs or wait policies "
         "(OMP_WAIT_POLICY).",
         comparison.left_out == 1 ? "One pair is" : fmt::format("{} pairs are", comparison.left_out));
   return text + ComparisonNotes(comparison, plan);
@@ -168,15 +180,17 @@ std::string ExplainInterim(const StudyPlan& plan, const MetricComparison& compar
 
 void CompareAll(StudyResults& results, const CellTable& table) {
   const StudyPlan& plan = results.plan;
-  const size_t baseline = plan.Baseline();
   for (const Metric metric : kMetrics) {
     std::vector<MetricComparison> family;
     std::vector<stats::Comparison> for_holm;
+    const stats::ComparisonRule rule = RuleFor(plan, metric);
     for (size_t v = 0; v < plan.variants.size(); ++v) {
+      const size_t baseline = plan.BaselineOf(v);
       if (v == baseline) continue;
       MetricComparison comparison{.variant = v,
+                                  .baseline = baseline,
                                   .metric = metric,
-                                  .rule = RuleFor(plan, metric),
+                                  .rule = rule,
                                   .judged = metric != Metric::kPeakBytes,
                                   .interim = !results.counts.complete()};
       const std::vector<stats::PairedCell> pairs = Pairs(table, v, baseline, metric, comparison.left_out);
@@ -231,6 +245,12 @@ std::optional<double> Value(Metric metric, const Cell& cell) {
   return std::nullopt;
 }
 
+Counts CountCells(const std::vector<Cell>& cells) {
+  Counts counts;
+  for (const Cell& cell : cells) Count(counts, cell.status);
+  return counts;
+}
+
 const MetricComparison* StudyResults::Find(size_t variant, Metric metric) const {
   for (const MetricComparison& comparison : comparisons)
     if (comparison.variant == variant && comparison.metric == metric) return &comparison;
@@ -259,8 +279,8 @@ StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells) {
   StudyResults results{.plan = plan, .cells = cells};
   std::ranges::sort(results.cells, {}, [](const Cell& cell) { return std::pair(cell.variant, cell.seed); });
   const CellTable table(plan, cells);
+  results.counts = CountCells(results.cells);
   for (const Cell& cell : results.cells) {
-    Count(results.counts, cell.status);
     if (!IsFinished(cell.status)) continue;
     if (!results.machine) results.machine = cell.record->machine;
     results.machines_differ |= !SameSpeed(*results.machine, cell.record->machine);
@@ -272,7 +292,6 @@ StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells) {
 
 bool LookTaken(const StudyPlan& plan, const std::vector<Cell>& cells) {
   const CellTable table(plan, cells);
-  const size_t baseline = plan.Baseline();
   const Look* before = plan.history.size() > 1 ? &plan.history[plan.history.size() - 2] : nullptr;
   const auto is_new = [&](size_t variant, size_t seed) {
     return before == nullptr ||
@@ -280,6 +299,7 @@ bool LookTaken(const StudyPlan& plan, const std::vector<Cell>& cells) {
            std::ranges::count(before->seeds, plan.seeds[seed]) == 0;
   };
   for (size_t v = 0; v < plan.variants.size(); ++v) {
+    const size_t baseline = plan.BaselineOf(v);
     size_t pairs = 0;
     bool any_new = false;
     for (size_t s = 0; s < table.seeds(); ++s) {

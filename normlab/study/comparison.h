@@ -27,6 +27,8 @@ struct Counts {
   bool complete() const { return failed == 0 && missing == 0; }
 };
 
+Counts CountCells(const std::vector<Cell>& cells);
+
 // Means are over the cells that are done; nothing where there is none.
 struct VariantSummary {
   std::string name;
@@ -37,14 +39,14 @@ struct VariantSummary {
 };
 
 struct MetricComparison {
-  size_t variant = 0;  // index into the plan
+  size_t variant = 0, baseline = 0;  // indices into the plan
   Metric metric = Metric::kTestLoss;
   stats::ComparisonRule rule;
   stats::Comparison
       result;  // of kPeakBytes only n, means, difference and ratio: memory is counted, not judged
   bool judged = true;
-  bool interim = false;               // cells are still to run: labelled, and no verdict to quote
-  size_t left_out = 0;                // pairs whose times were not measured on equal machines and threads
+  bool interim = false;  // cells are still to run: labelled, and no verdict to quote
+  size_t left_out = 0;   // pairs whose times were not measured on equal machines, threads and jobs
   std::optional<stats::TwoWay> text;  // of the loss: carries the sampling of the held-out text too
   size_t text_blocks = 0;             // over which it is
   std::string explanation;            // plain English; empty where not judged
@@ -59,7 +61,7 @@ struct StudyResults {
   std::optional<Machine> machine;             // of the cells: the first finished one's
   bool machines_differ = false;               // not SameSpeed, among the finished cells
 
-  const MetricComparison* Find(size_t variant, Metric metric) const;  // null for the baseline
+  const MetricComparison* Find(size_t variant, Metric metric) const;  // null for a baseline
   bool AnyWorse() const;   // a loss is worse, or its variant diverged
   bool AnySlower() const;  // a time is judged longer
 };

@@ -22,7 +22,8 @@ std::string FarOutNote(const MetricComparison& comparison, const StudyPlan& plan
   const std::vector<size_t>& far_out = comparison.result.far_out;
   if (far_out.empty()) return "";
   std::string seeds;
-  for (const size_t s : far_out) seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", plan.seeds[s]);
+  for (const size_t s : far_out)
+    seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", plan.Seed(comparison.variant, s));
   return fmt::format(
       " Far from the other differences (beyond Tukey's outer fences) and part of every number here: seed{} "
       "{}; look "

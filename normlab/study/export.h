@@ -14,6 +14,8 @@ inline constexpr int kResultsSchemaVersion = 1;
 // results.json. A number that does not exist is null; one that is not finite is "nan", "inf" or "-inf".
 Json ResultsJson(const StudyResults& results);
 
+Json ToJson(const Counts& counts);
+
 // results.csv: a header and one row a cell (RFC 4180: CRLF, quotes doubled). Dot decimals whatever the
 // locale; an empty field is a number that does not exist.
 std::string ResultsCsv(const StudyResults& results);

@@ -40,7 +40,7 @@ std::vector<std::string> CellRow(const StudyPlan& plan, const Cell& cell) {
   const RunRecord& record = finished ? *cell.record : none;
   const auto known = [finished](std::string text) { return finished ? std::move(text) : std::string(); };
   return {planned.variant.name,
-          fmt::format("{}", plan.seeds[cell.seed]),
+          fmt::format("{}", plan.Seed(cell.variant, cell.seed)),
           std::string(Name(cell.status)),
           planned.variant.config.model.norm_type,
           known(record.norm_implementation),
@@ -58,7 +58,8 @@ std::vector<std::string> CellRow(const StudyPlan& plan, const Cell& cell) {
           record.machine.isa,
           record.machine.cpu,
           record.started_at,
-          cell.reason};
+          cell.reason,
+          known(fmt::format("{}", record.machine.jobs))};
 }
 
 }  // namespace
@@ -83,7 +84,8 @@ std::string ResultsCsv(const StudyResults& results) {
                          "isa",
                          "cpu",
                          "started_at",
-                         "reason"});
+                         "reason",
+                         "jobs"});
   for (const Cell& cell : results.cells) csv += Row(CellRow(results.plan, cell));
   return csv;
 }

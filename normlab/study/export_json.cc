@@ -12,19 +12,13 @@ Json OrNull(const std::optional<T>& value) {
 }
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-Json CountsJson(const Counts& counts) {
-  return {{"planned", counts.planned},
-          {"done", counts.done},
-          {"diverged", counts.diverged},
-          {"failed", counts.failed},
-          {"missing", counts.missing}};
-}
-
 Json StudyJson(const StudyResults& results) {
   const StudyPlan& plan = results.plan;
   Json json;
   json["varied_keys"] = plan.varied_keys;
   json["baseline"] = plan.baseline;
+  json["within"] = plan.within;
+  json["aa"] = plan.aa;
   json["seeds"] = plan.seeds;
   json["alpha"] = ToJson(plan.alpha);
   json["margin_nats"] = ToJson(plan.margin_nats);
@@ -34,7 +28,7 @@ Json StudyJson(const StudyResults& results) {
   json["exploratory"] = plan.look() > plan.looks;
   json["complete"] = results.counts.complete();
   json["machines_differ"] = results.machines_differ;
-  json["counts"] = CountsJson(results.counts);
+  json["counts"] = ToJson(results.counts);
   json["data"] = plan.data;
   return json;
 }
@@ -45,12 +39,13 @@ Json VariantJson(const PlannedVariant& planned, const VariantSummary& summary) {
   json["name"] = planned.variant.name;
   json["folder"] = FolderName(planned.variant.name);
   json["varied"] = planned.variant.varied;
+  json["seeds"] = planned.seeds.empty() ? Json() : Json(planned.seeds);
   json["norm_type"] = config.model.norm_type;
   json["norm_implementation"] = planned.norm_implementation;
   json["norm_eps"] = ToJson(config.model.NormEps());
   json["parameters"] = planned.variant.parameters;
   json["norm_parameters"] = planned.variant.norm_parameters;
-  json["counts"] = CountsJson(summary.counts);
+  json["counts"] = ToJson(summary.counts);
   json["mean_test_loss"] = ToJson(summary.test_loss);
   json["sd_test_loss"] = ToJson(summary.test_loss_sd);
   json["mean_time_s"] = ToJson(summary.time_s);
@@ -71,7 +66,7 @@ Json CellJson(const StudyPlan& plan, const Cell& cell) {
 
   Json json;
   json["variant"] = plan.variants[cell.variant].variant.name;
-  json["seed"] = plan.seeds[cell.seed];
+  json["seed"] = plan.Seed(cell.variant, cell.seed);
   json["status"] = Name(cell.status);
   json["reason"] = OrNull(cell.reason);
   json["test_loss"] = ToJson(record.test_loss);
@@ -84,6 +79,7 @@ Json CellJson(const StudyPlan& plan, const Cell& cell) {
   json["steps_done"] = known(record.steps_done);
   json["norm_implementation"] = known(record.norm_implementation);
   json["threads"] = known(record.machine.threads);
+  json["jobs"] = known(record.machine.jobs);
   json["cpu"] = known(record.machine.cpu);
   json["started_at"] = known(record.started_at);
   json["diverged_at_step"] = record.divergence ? Json(record.divergence->step + 1) : Json();
@@ -103,7 +99,7 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
 
   Json json;
   json["variant"] = plan.variants[comparison.variant].variant.name;
-  json["baseline"] = plan.baseline;
+  json["baseline"] = plan.variants[comparison.baseline].variant.name;
   json["metric"] = Name(comparison.metric);
   json["verdict"] = decided ? Json(stats::VerdictName(c.verdict)) : Json();
   json["explanation"] = OrNull(comparison.explanation);
@@ -161,6 +157,14 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
 }
 
 }  // namespace
+
+Json ToJson(const Counts& counts) {
+  return {{"planned", counts.planned},
+          {"done", counts.done},
+          {"diverged", counts.diverged},
+          {"failed", counts.failed},
+          {"missing", counts.missing}};
+}
 
 Json ResultsJson(const StudyResults& results) {
   Json json;

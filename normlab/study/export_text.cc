@@ -81,13 +81,32 @@ std::string Varied(const StudyPlan& plan) {
 }
 
 // "1 to 5", or "1, 2, 7"
-std::string Seeds(const StudyPlan& plan) {
-  const std::vector<uint64_t>& seeds = plan.seeds;
+std::string Seeds(const std::vector<uint64_t>& seeds) {
   if (seeds.size() > 2 && seeds.back() - seeds.front() + 1 == seeds.size() && std::ranges::is_sorted(seeds))
     return fmt::format("{} to {}", seeds.front(), seeds.back());
   std::string text;
   for (const uint64_t seed : seeds) text += fmt::format("{}{}", text.empty() ? "" : ", ", seed);
   return text;
+}
+
+// "1 to 5", or "1 to 5 against 6 to 10"
+std::string Seeds(const StudyPlan& plan) {
+  if (!plan.aa) return Seeds(plan.seeds);
+  std::string text;
+  for (const PlannedVariant& planned : plan.variants)
+    text += (text.empty() ? "" : " against ") + Seeds(planned.seeds);
+  return text;
+}
+
+// "Baseline: a.", or what it is within each group.
+std::string BaselineText(const StudyPlan& plan) {
+  if (plan.within.empty()) return fmt::format("Baseline: {}.", Printable(plan.baseline));
+  std::string text;
+  for (const auto& [key, value] : plan.variants[plan.Baseline()].variant.varied.items())
+    if (std::ranges::count(plan.within, key) == 0)
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", key,
+                          value.is_string() ? value.get<std::string>() : DumpJson(value));
+  return fmt::format("Baseline within each {}: {}.", fmt::join(plan.within, ", "), Printable(text));
 }
 
 std::string DataText(const StudyPlan& plan) {
@@ -116,9 +135,11 @@ std::string Header(const StudyResults& results, size_t columns) {
       line("study", fmt::format("{}: {} x {}; {}", Varied(plan), Counted(plan.variants.size(), "variant"),
                                 Counted(plan.seeds.size(), "seed"), StepsText(plan)));
   text += line("data", DataText(plan));
-  text += line("machine",
-               fmt::format("{}, {}, {}{}", machine.cpu, machine.isa, Counted(machine.threads, "thread"),
-                           results.machines_differ ? " (the first cell's; others differ)" : ""));
+  text +=
+      line("machine",
+           fmt::format("{}, {}, {}{}{}", machine.cpu, machine.isa, Counted(machine.threads, "thread"),
+                       machine.jobs > 1 ? fmt::format(" for each of {} cells at a time", machine.jobs) : "",
+                       results.machines_differ ? " (the first cell's; others differ)" : ""));
   text += line("seeds", Seeds(plan));
   text += line("cells", CountsText(results.counts));
   return text;
@@ -134,9 +155,8 @@ std::string MeansTable(const StudyResults& results, size_t columns) {
                   OrNothing(variant.test_loss_sd, Loss), OrNothing(variant.peak_bytes, Mebibytes),
                   fmt::format("{}/{}", variant.counts.done, variant.counts.planned)});
   return table.Render(columns) + Wrap(fmt::format("Means over the seeds that are done; sd: standard "
-                                                  "deviation of the test loss (nats) over them. "
-                                                  "Baseline: {}.",
-                                                  Printable(results.plan.baseline)),
+                                                  "deviation of the test loss (nats) over them. {}",
+                                                  BaselineText(results.plan)),
                                       columns);
 }
 
@@ -179,16 +199,13 @@ std::string TimeTable(const StudyResults& results, size_t columns) {
 
 std::string Legend(const StudyResults& results, size_t columns) {
   const StudyPlan& plan = results.plan;
-  const size_t others = plan.variants.size() - 1;  // K of the statistics
   const stats::Comparison& any = results.comparisons.front().result;
   std::string text = fmt::format(
-      "Means are over the seeds that finished in both; differences are variant minus baseline, paired by "
-      "seed; "
+      "Means are over the seeds that finished in both; differences are variant minus baseline, paired by {}; "
       "interval: {}, over {} and {} ({:.4g}% each); p: paired t test, unadjusted (Holm-adjusted in "
-      "results.json). "
-      "Margins stated beforehand: {}, {}.",
-      IntervalName(plan), Counted(others, "comparison"), Counted(plan.looks, "declared look"),
-      100 * any.confidence,
+      "results.json). Margins stated beforehand: {}, {}.",
+      plan.aa ? "position" : "seed", IntervalName(plan), Counted(plan.comparisons(), "comparison"),
+      Counted(plan.looks, "declared look"), 100 * any.confidence,
       plan.margin_nats > 0 ? fmt::format("{:g} nats", plan.margin_nats) : "none for losses",
       plan.speed_margin > 0 ? fmt::format("{:g}% of time", 100 * plan.speed_margin) : "none for times");
   if (plan.look() > 1 || plan.look() > plan.looks) text += fmt::format(" This is look {}.", plan.look());
@@ -222,12 +239,10 @@ std::string Explanations(const StudyResults& results, size_t columns) {
 // key.
 std::string AlsoDiffers(const StudyResults& results, size_t columns) {
   const StudyPlan& plan = results.plan;
-  const PlannedVariant& baseline = plan.variants[plan.Baseline()];
-  const Json base_config = ToJson(baseline.variant.config);
   std::string text;
   for (size_t v = 0; v < plan.variants.size(); ++v) {
-    if (v == plan.Baseline()) continue;
-    const PlannedVariant& planned = plan.variants[v];
+    const PlannedVariant &planned = plan.variants[v], &baseline = plan.variants[plan.BaselineOf(v)];
+    const Json base_config = ToJson(baseline.variant.config);
     std::vector<std::string> parts;
     const int64_t more = planned.variant.parameters - baseline.variant.parameters;
     if (more != 0)
@@ -243,6 +258,7 @@ std::string AlsoDiffers(const StudyResults& results, size_t columns) {
     if (!parts.empty())
       text += Wrap(fmt::format("{}: {}", Printable(planned.variant.name), joined), columns, "  ", "    ");
   }
+  const PlannedVariant& baseline = plan.variants[plan.Baseline()];
   return Wrap(fmt::format("Besides {}, {} from the baseline ({} parameters, {} of them in norms){}",
                           Varied(plan), text.empty() ? "nothing differs" : "these differ",
                           FormatCount(baseline.variant.parameters),
@@ -251,12 +267,29 @@ std::string AlsoDiffers(const StudyResults& results, size_t columns) {
          text;
 }
 
+// What a comparison of a variant with itself is for.
+std::string AboutAa(const StudyPlan& plan, size_t columns) {
+  return Wrap(
+      fmt::format("An A/A study: both sides run {} with different seeds, as a check of the method. To be "
+                  "expected is `equivalent` or `undecided`; a verdict of a lower or higher loss would be "
+                  "chance, at a rate of at most {:g}% of studies.",
+                  Printable(plan.baseline), 100 * plan.alpha),
+      columns);
+}
+
+int MostJobs(const StudyResults& results) {
+  int most = 1;
+  for (const Cell& cell : results.cells)
+    if (IsFinished(cell.status)) most = std::max(most, cell.record->machine.jobs);
+  return most;
+}
+
 std::string Problems(const StudyResults& results, size_t columns) {
   std::string text;
   for (const Cell& cell : results.cells) {
     if (cell.status == CellStatus::kDone) continue;
     text += Wrap(fmt::format("{}, seed {}: {}{}", Printable(results.variants[cell.variant].name),
-                             results.plan.seeds[cell.seed], Name(cell.status),
+                             results.plan.Seed(cell.variant, cell.seed), Name(cell.status),
                              cell.reason.empty() ? "" : ": " + Printable(cell.reason)),
                  columns, "  ", "    ");
   }
@@ -279,16 +312,20 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
   if (results.comparisons.empty()) return text;
   text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
   text += "\n" + Explanations(results, columns);
-  text += "\n" + AlsoDiffers(results, columns);
+  text += "\n" + (results.plan.aa ? AboutAa(results.plan, columns) : AlsoDiffers(results, columns));
   text += "\n" + Wrap(
                      "Seeds vary the initial weights and the order of the data. They do not vary the text, "
                      "its held-out part, "
                      "the learning rate or the machine, so nothing is claimed beyond those.",
                      columns);
-  text += Wrap(
-      "Times come from whole cells, one after another in alternating order, not from an interleaved duel: "
-      "weaker evidence, as the machine's speed may have drifted. Peak memory is counted, not judged.",
-      columns);
+  text +=
+      Wrap(fmt::format("Times come from whole cells, {} in alternating order, not from an interleaved duel: "
+                       "weaker evidence, as {}. Peak memory is counted, not judged.",
+                       MostJobs(results) > 1 ? fmt::format("up to {} at a time,", MostJobs(results))
+                                             : "one after another",
+                       MostJobs(results) > 1 ? "cells that run side by side slow one another"
+                                             : "the machine's speed may have drifted"),
+           columns);
   return text;
 }
 

@@ -106,7 +106,7 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
   for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
     Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
     const fs::path run =
-        folder / CellFolder(plan.variants[place.variant].variant.name, plan.seeds[place.seed]);
+        folder / CellFolder(plan.variants[place.variant].variant.name, plan.Seed(place.variant, place.seed));
     if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
     if (!IsFinished(cell.status)) {
       cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
@@ -128,7 +128,7 @@ void RequireComparable(const Cell& cell, const StudyPlan& plan, const Machine* m
   if (!IsFinished(cell.status) && !cell.resumable) return;
   const RunRecord& record = IsFinished(cell.status) ? *cell.record : *cell.resumable;
   const PlannedVariant& planned = plan.variants[cell.variant];
-  const uint64_t seed = plan.seeds[cell.seed];
+  const uint64_t seed = plan.Seed(cell.variant, cell.seed);
   const std::string what = fmt::format("{}, seed {}", planned.variant.name, seed);
 
   for (const KeyDifference& difference :

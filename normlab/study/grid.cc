@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "normlab/base/error.h"
+#include "normlab/base/nearest.h"
 #include "normlab/model/parameters.h"
 
 namespace normlab {
@@ -123,6 +125,21 @@ Grid MakeGrid(const TrainConfig& base, std::span<const VariedKey> keys) {
     grid.variants.push_back(std::move(variant));
   }
   NoteSideEffects(grid, grid.notes);
+  return grid;
+}
+
+Grid AaGrid(Grid grid, const std::string& variant) {
+  std::vector<std::string> names;
+  for (const Variant& known : grid.variants) names.push_back(known.name);
+  const auto found = variant.empty() ? names.begin() : std::ranges::find(names, variant);
+  if (found == names.end()) Fail("unknown baseline {}", UnknownName(variant, names));
+  Variant side = grid.variants[static_cast<size_t>(found - names.begin())];
+  if (names.size() > 1)
+    grid.notes.push_back(
+        fmt::format("an A/A study compares one variant with itself: {}; the others are left out", side.name));
+  Variant other = side;
+  other.name += "'";
+  grid.variants = {std::move(side), std::move(other)};
   return grid;
 }
 

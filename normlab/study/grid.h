@@ -39,6 +39,10 @@ struct Grid {
 // cannot be varied (the seed is no variant; the held-out text is the yardstick of all).
 Grid MakeGrid(const TrainConfig& base, std::span<const VariedKey> keys);
 
+// The grid of an A/A study: one variant (the one that is named, or the first), and the same again under its
+// name with a prime. What is left out is noted. Throws Error for an unknown name.
+Grid AaGrid(Grid grid, const std::string& variant);
+
 // The configuration of one cell.
 TrainConfig CellConfig(const Variant& variant, uint64_t seed);
 

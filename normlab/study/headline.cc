@@ -51,10 +51,11 @@ Amount AmountOf(const MetricComparison& comparison) {
 
 class Sentence {
  public:
-  Sentence(const StudyResults& results, Metric metric) : results_(results), time_(metric == Metric::kTime) {
+  // Of the variants that are compared with one baseline.
+  Sentence(const StudyResults& results, Metric metric, size_t baseline)
+      : results_(results), time_(metric == Metric::kTime), base_(Printable(results.variants[baseline].name)) {
     for (const MetricComparison& comparison : results.comparisons)
-      if (comparison.metric == metric) all_.push_back(&comparison);
-    base_ = Printable(results.plan.baseline);
+      if (comparison.metric == metric && comparison.baseline == baseline) all_.push_back(&comparison);
   }
 
   // Empty where nothing was judged.
@@ -230,7 +231,7 @@ class Sentence {
       most = std::max(most, c.n);
     }
     if (most == 0 || time_) return "";
-    return fmt::format("; paired by seed, n = {}",
+    return fmt::format("; paired by {}, n = {}", results_.plan.aa ? "position, with different seeds" : "seed",
                        least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
   }
 
@@ -249,8 +250,8 @@ class Sentence {
 
   const StudyResults& results_;
   bool time_;
-  Group all_;
   std::string base_;
+  Group all_;
   std::vector<std::string> clauses_;
 };
 
@@ -258,9 +259,16 @@ class Sentence {
 
 std::string Headline(const StudyResults& results) {
   if (results.comparisons.empty()) return "";
-  const std::string loss = Sentence(results, Metric::kTestLoss).ToString();
-  const std::string time = Sentence(results, Metric::kTime).ToString();
-  std::string text = loss + (loss.empty() || time.empty() ? "" : " ") + time;
+  std::vector<size_t> baselines;
+  for (const MetricComparison& comparison : results.comparisons)
+    if (std::ranges::find(baselines, comparison.baseline) == baselines.end())
+      baselines.push_back(comparison.baseline);
+  std::string text;
+  for (const Metric metric : {Metric::kTestLoss, Metric::kTime})
+    for (const size_t baseline : baselines) {
+      const std::string sentence = Sentence(results, metric, baseline).ToString();
+      if (!sentence.empty()) text += (text.empty() ? "" : " ") + sentence;
+    }
   if (text.empty()) return "";
 
   const StudyPlan& plan = results.plan;

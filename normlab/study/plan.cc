@@ -21,8 +21,41 @@ std::vector<std::string> Names(const std::vector<PlannedVariant>& variants) {
   return names;
 }
 
+// Throws Error where a group of --within has no baseline, or no group anything to compare.
+void RequireGroups(const StudyPlan& plan) {
+  for (const std::string& key : plan.within) {
+    if (!Contains(plan.varied_keys, key))
+      Fail("--within {}: this key does not vary; varied are {}", key, fmt::join(plan.varied_keys, ", "));
+    if (std::ranges::count(plan.within, key) > 1) Fail("--within names {} twice; name it once", key);
+  }
+  for (size_t v = 0; v < plan.variants.size(); ++v) plan.BaselineOf(v);
+  if (!plan.within.empty() && plan.comparisons() == 0)
+    Fail("--within {} leaves nothing to compare, as nothing else varies; leave it out",
+         fmt::join(plan.within, ", "));
+}
+
+uint64_t Largest(const std::vector<PlannedVariant>& variants) {
+  uint64_t largest = 0;
+  for (const PlannedVariant& planned : variants)
+    for (const uint64_t seed : planned.seeds) largest = std::max(largest, seed);
+  return largest;
+}
+
+// Gives every variant seeds of its own, that no other has, until it has `count`. Seeds that it has stay.
+void TakeOwnSeeds(std::vector<PlannedVariant>& variants, size_t count) {
+  for (PlannedVariant& planned : variants) {
+    uint64_t next = Largest(variants) + 1;
+    const size_t before = planned.seeds.size();
+    for (size_t i = before; i < count; ++i) planned.seeds.push_back(next++);
+  }
+}
+
 std::string WayOut(std::string_view folder) {
   return fmt::format("choose another --out, or delete \"{}\" to start anew", folder);
+}
+
+std::string Keys(const std::vector<std::string>& keys) {
+  return keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ","));
 }
 
 Look ThisLook(const StudyPlan& plan, const StudyRequest& request) {
@@ -58,6 +91,29 @@ size_t StudyPlan::Baseline() const {
   Fail("the baseline \"{}\" is none of the study's variants", baseline);
 }
 
+size_t StudyPlan::BaselineOf(size_t variant) const {
+  const size_t baseline_index = Baseline();
+  if (within.empty()) return baseline_index;
+  Json wanted = variants[baseline_index].variant.varied;
+  for (const std::string& key : within) wanted[key] = variants[variant].variant.varied.at(key);
+  for (size_t v = 0; v < variants.size(); ++v)
+    if (variants[v].variant.varied == wanted) return v;
+  Fail("within {}, the variant {} has no baseline: there is no {}", fmt::join(within, ", "),
+       variants[variant].variant.name, DumpJson(wanted));
+}
+
+size_t StudyPlan::comparisons() const {
+  if (within.empty()) return variants.size() - 1;
+  size_t count = 0;
+  for (size_t v = 0; v < variants.size(); ++v) count += BaselineOf(v) != v;
+  return count;
+}
+
+uint64_t StudyPlan::Seed(size_t variant, size_t seed) const {
+  const std::vector<uint64_t>& own = variants[variant].seeds;
+  return own.empty() ? seeds[seed] : own[seed];
+}
+
 StudyPlan MakePlan(const StudyRequest& request) {
   NL_CHECK_EQ(request.grid.variants.size(), request.norm_implementations.size());
   StudyPlan plan{.varied_keys = request.grid.varied_keys,
@@ -71,6 +127,13 @@ StudyPlan MakePlan(const StudyRequest& request) {
   const std::vector<std::string> names = Names(plan.variants);
   plan.baseline = request.baseline.value_or(names[0]);
   if (!Contains(names, plan.baseline)) Fail("unknown baseline {}", UnknownName(plan.baseline, names));
+  plan.within = request.within.value_or(std::vector<std::string>());
+  RequireGroups(plan);
+  plan.aa = request.aa;
+  if (plan.aa) {
+    TakeOwnSeeds(plan.variants, plan.seeds.size());
+    plan.seeds = plan.variants[plan.Baseline()].seeds;
+  }
   if (request.margin_nats) plan.margin_nats = *request.margin_nats;
   if (request.speed_margin) plan.speed_margin = *request.speed_margin;
   if (request.looks) plan.looks = *request.looks;
@@ -87,10 +150,30 @@ StudyPlan ExtendPlan(const StudyPlan& recorded, const StudyRequest& request, boo
                     folder);
   RequireDeclared("--looks", recorded.looks, request.looks, folder);
   RequireDeclared("--baseline", recorded.baseline, request.baseline, folder);
+  if (recorded.aa != request.aa)
+    Fail("the study in \"{}\" was declared {} --aa, and has finished cells; {}", folder,
+         recorded.aa ? "with" : "without", WayOut(folder));
+  if (request.within && *request.within != recorded.within)
+    Fail(
+        "the study in \"{}\" was declared with --within {}, and has finished cells; leave the option out, or "
+        "{}",
+        folder, Keys(recorded.within), WayOut(folder));
 
   StudyRequest completed = request;
   completed.baseline = recorded.baseline;
+  completed.within = recorded.within;
   if (!request.seeds) completed.seeds = recorded.seeds;
+  if (recorded.aa) {
+    if (completed.seeds->size() < recorded.seeds.size())
+      Fail(
+          "the study in \"{}\" has {} seeds of each side, and this command asks for {}; seeds can be added "
+          "to a "
+          "study, not taken away; ask for {}, {}",
+          folder, recorded.seeds.size(), completed.seeds->size(), recorded.seeds.size(), WayOut(folder));
+    std::vector<PlannedVariant> sides = recorded.variants;
+    TakeOwnSeeds(sides, completed.seeds->size());
+    completed.seeds = sides[recorded.Baseline()].seeds;
+  }
 
   // Every recorded variant and seed must be asked for again: dropping some after seeing them is choosing
   // results.
@@ -121,6 +204,11 @@ StudyPlan ExtendPlan(const StudyPlan& recorded, const StudyRequest& request, boo
           folder, seed, WayOut(folder));
 
   StudyPlan plan = MakePlan(completed);
+  if (recorded.aa) {
+    for (size_t v = 0; v < plan.variants.size(); ++v) plan.variants[v].seeds = recorded.variants[v].seeds;
+    TakeOwnSeeds(plan.variants, completed.seeds->size());
+    plan.seeds = plan.variants[plan.Baseline()].seeds;
+  }
   plan.alpha = recorded.alpha;
   plan.margin_nats = recorded.margin_nats;
   plan.speed_margin = recorded.speed_margin;
@@ -141,6 +229,7 @@ Json ToJson(const StudyPlan& plan) {
     variants.push_back({{"name", planned.variant.name},
                         {"varied", planned.variant.varied},
                         {"norm_implementation", planned.norm_implementation},
+                        {"seeds", planned.seeds.empty() ? Json() : Json(planned.seeds)},
                         {"parameters", planned.variant.parameters},
                         {"norm_parameters", planned.variant.norm_parameters},
                         {"config", std::move(config)}});
@@ -150,12 +239,15 @@ Json ToJson(const StudyPlan& plan) {
     history.push_back({{"started_at", look.started_at}, {"variants", look.variants}, {"seeds", look.seeds}});
   Json order = Json::array();
   for (const GridCell& cell : CellOrder(plan.variants.size(), plan.seeds.size()))
-    order.push_back({{"variant", plan.variants[cell.variant].variant.name}, {"seed", plan.seeds[cell.seed]}});
+    order.push_back({{"variant", plan.variants[cell.variant].variant.name},
+                     {"seed", plan.Seed(cell.variant, cell.seed)}});
 
   Json json;
   json["schema_version"] = StudyPlan::kSchemaVersion;
   json["varied_keys"] = plan.varied_keys;
   json["baseline"] = plan.baseline;
+  json["within"] = plan.within;
+  json["aa"] = plan.aa;
   json["seeds"] = plan.seeds;
   json["alpha"] = ToJson(plan.alpha);
   json["margin_nats"] = ToJson(plan.margin_nats);
@@ -178,6 +270,8 @@ StudyPlan StudyPlanFromJson(const Json& json, std::string_view source) {
     StudyPlan plan{.varied_keys = json.at("varied_keys").get<std::vector<std::string>>(),
                    .seeds = json.at("seeds").get<std::vector<uint64_t>>(),
                    .baseline = json.at("baseline").get<std::string>(),
+                   .within = json.value("within", std::vector<std::string>()),
+                   .aa = json.value("aa", false),
                    .alpha = NumberFromJson(json.at("alpha"), "alpha"),
                    .margin_nats = NumberFromJson(json.at("margin_nats"), "margin_nats"),
                    .speed_margin = NumberFromJson(json.at("speed_margin"), "speed_margin"),
@@ -190,6 +284,8 @@ StudyPlan StudyPlanFromJson(const Json& json, std::string_view source) {
       planned.variant.varied = entry.at("varied");
       planned.variant.parameters = entry.at("parameters").get<int64_t>();
       planned.variant.norm_parameters = entry.at("norm_parameters").get<int64_t>();
+      if (const Json own = entry.value("seeds", Json()); !own.is_null())
+        planned.seeds = own.get<std::vector<uint64_t>>();
       Apply(planned.variant.config, entry.at("config"), planned.variant.name);
       plan.variants.push_back(std::move(planned));
     }
@@ -198,6 +294,10 @@ StudyPlan StudyPlanFromJson(const Json& json, std::string_view source) {
                               .seeds = entry.at("seeds").get<std::vector<uint64_t>>(),
                               .started_at = entry.at("started_at").get<std::string>()});
     if (plan.history.empty() || plan.variants.empty() || plan.seeds.empty()) Fail("it holds no study");
+    for (const PlannedVariant& planned : plan.variants)
+      if (planned.seeds.size() != (plan.aa ? plan.seeds.size() : 0))
+        Fail("the variant {} has {} seeds of its own", planned.variant.name, planned.seeds.size());
+    RequireGroups(plan);
     return plan;
   } catch (const nlohmann::json::exception& error) {
     Fail("{} is not the record of a study: {}; choose another --out", source, error.what());

@@ -1,8 +1,30 @@
 #include "normlab/study/remaining.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "normlab/base/error.h"
 
 namespace normlab {
+
+double EvaluationSteps(const Json& data, const TrainConfig& config) {
+  return data.value("held_out_windows", 0.0) / 3 / static_cast<double>(config.batch);
+}
+
+double SecondsOf(const RunRecord& record, const TrainConfig& config) {
+  return record.time_s * (1 + EvaluationSteps(record.data, config) / static_cast<double>(config.steps));
+}
+
+std::vector<double> WorkOfVariants(const StudyPlan& plan) {
+  std::vector<double> work;
+  for (const auto& [variant, implementation, seeds] : plan.variants)
+    work.push_back(static_cast<double>(variant.config.steps) *
+                   static_cast<double>(variant.config.TokensPerStep()) *
+                   static_cast<double>(variant.parameters));
+  return work;
+}
 
 RemainingTime::RemainingTime(std::vector<double> work)
     : work_(std::move(work)), seconds_(work_.size()), count_(work_.size()) {}
@@ -23,21 +45,36 @@ std::optional<double> RemainingTime::Cell(size_t variant) const {
   return seconds / work * work_[variant];
 }
 
-std::optional<double> RemainingTime::Total(size_t running, double elapsed_s,
-                                           std::optional<double> running_remaining_s,
-                                           const std::vector<size_t>& waiting) const {
-  std::optional<double> rest = running_remaining_s;
-  if (!rest) {
-    const std::optional<double> whole = Cell(running);
-    if (!whole) return std::nullopt;
-    rest = std::max(0.0, *whole - elapsed_s);
-  }
-  // The running cell, seen to its end, stands for cells of which nothing is known.
+std::optional<double> RemainingTime::Total(const std::vector<RunningCell>& running,
+                                           const std::vector<size_t>& waiting, size_t jobs) const {
+  NL_CHECK(jobs >= 1 && running.size() <= jobs);
+  // A running cell, seen to its end, stands for cells of whose variant nothing is known.
   RemainingTime known = *this;
-  if (!Cell(running)) known.Add(running, elapsed_s + *rest);
-  double total = *rest;
-  for (const size_t variant : waiting) total += *known.Cell(variant);
-  return total;
+  for (const RunningCell& cell : running)
+    if (cell.remaining_s && count_[cell.variant] == 0)
+      known.Add(cell.variant, cell.elapsed_s + *cell.remaining_s);
+
+  std::priority_queue<double, std::vector<double>, std::greater<>>
+      free_at;  // seconds from now, of each place
+  double end = 0;
+  const auto ends_at = [&](double time) {
+    free_at.push(time);
+    end = std::max(end, time);
+  };
+  for (const RunningCell& cell : running) {
+    const std::optional<double> whole = known.Cell(cell.variant);
+    if (!cell.remaining_s && !whole) return std::nullopt;
+    ends_at(cell.remaining_s ? *cell.remaining_s : std::max(0.0, *whole - cell.elapsed_s));
+  }
+  while (free_at.size() < jobs) free_at.push(0);
+  for (const size_t variant : waiting) {
+    const std::optional<double> seconds = known.Cell(variant);
+    if (!seconds) return std::nullopt;
+    const double start = free_at.top();
+    free_at.pop();
+    ends_at(start + *seconds);
+  }
+  return end;
 }
 
 }  // namespace normlab

@@ -1,24 +1,17 @@
 #include "normlab/study/runner.h"
 
 #include <algorithm>
-#include <chrono>
-#include <new>
 #include <utility>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/study/export.h"
-#include "normlab/study/remaining.h"
-#include "normlab/train/run_folder.h"
+#include "normlab/study/session.h"
 
 namespace normlab {
 namespace {
 
 namespace fs = std::filesystem;
-
-double SteadyNow() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // True where two configurations have the same matrix products in a step.
 bool SameProducts(const Json& a, const Json& b) {
@@ -26,11 +19,6 @@ bool SameProducts(const Json& a, const Json& b) {
                                    "batch",      "micro_batch", "window"};
   return std::ranges::all_of(kKeys,
                              [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
-}
-
-double Work(const Variant& variant) {
-  return static_cast<double>(variant.config.steps) * static_cast<double>(variant.config.TokensPerStep()) *
-         static_cast<double>(variant.parameters);
 }
 
 bool AnyFinished(const std::vector<Cell>& cells) {
@@ -49,7 +37,7 @@ Study::Study(fs::path folder, const StudyRequest& request, const std::function<v
   };
   if (KindOf(path) == PathKind::kNothing) ask();  // all of a new study is to run
   CreateDirectories(folder_);
-  lock_ = std::make_unique<FolderLock>(folder_);
+  lock_ = std::make_unique<FolderLock>(folder_, "normlab compare");
   RequireStudyOrNew(folder_);  // again: another start may have ended in between
 
   const std::string name = folder_.string();
@@ -81,71 +69,11 @@ size_t Study::ToRun() const {
       std::ranges::count_if(cells_, [](const Cell& cell) { return !IsFinished(cell.status); }));
 }
 
-bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const std::atomic<bool>* stop) {
-  const auto stopped = [&] { return stop != nullptr && *stop; };
-  const std::function<double()> now = callbacks.now_s ? callbacks.now_s : SteadyNow;
-  std::vector<double> work;
-  for (const PlannedVariant& planned : plan_.variants) work.push_back(Work(planned.variant));
-  RemainingTime remaining(std::move(work));
-
-  for (size_t i = 0; i < waiting_.size() && !stopped(); ++i) {
-    Cell& cell = cells_[waiting_[i]];
-    std::vector<size_t> after;
-    for (size_t j = i + 1; j < waiting_.size(); ++j) after.push_back(cells_[waiting_[j]].variant);
-
-    const double start = now();
-    StudyProgress progress{.cell = cells_.size() - waiting_.size() + i + 1,
-                           .cells = cells_.size(),
-                           .variant = plan_.variants[cell.variant].variant.name,
-                           .seed = plan_.seeds[cell.seed]};
-    const auto report = [&](const RunProgress& run) {
-      if (!callbacks.on_progress) return;
-      progress.run = run;
-      progress.remaining_s = remaining.Total(cell.variant, now() - start, run.remaining_s, after);
-      callbacks.on_progress(progress);
-    };
-    report({.steps = plan_.variants[cell.variant].variant.config.steps});
-    RunCell(cell, runner, report, callbacks, stop);
-    if (IsFinished(cell.status) && !cell.resume_from) remaining.Add(cell.variant, now() - start);
-    if (callbacks.on_cell_end) callbacks.on_cell_end(cell, plan_);
-    try {
-      WriteResults();
-    } catch (const Error& error) {
-      if (callbacks.on_note) callbacks.on_note(error.what());  // the cells themselves are safe
-    }
-  }
+bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const StudyRunSettings& settings) {
+  Session(*this, runner, callbacks, settings).Run();
   WriteResults();
-  return !stopped() || ToRun() == 0;
-}
-
-void Study::RunCell(Cell& cell, const CellRunner& runner,
-                    const std::function<void(const RunProgress&)>& report, const StudyCallbacks& callbacks,
-                    const std::atomic<bool>* stop) {
-  const PlannedVariant& planned = plan_.variants[cell.variant];
-  const uint64_t seed = plan_.seeds[cell.seed];
-  CellRun run{.config = CellConfig(planned.variant, seed),
-              .folder = folder_ / CellFolder(planned.variant.name, seed),
-              .resume_from = cell.resume_from,
-              .on_progress = report,
-              .stop = stop};
-  run.products_bound_s = KnownBound(run.config);
-  if (callbacks.on_note)
-    for (const std::string& note : cell.notes) callbacks.on_note(note);
-  cell.record.reset();
-  try {
-    CreateDirectories(run.folder);
-    RemoveTemporaries(run.folder);
-    // Of an attempt that did not finish, only what it can go on with stays.
-    if (!cell.resume_from)
-      for (const char* file : {kRecordFile, kMetricsFile, kModelFile}) fs::remove(run.folder / file);
-    TakeRecord(cell, runner(run));
-  } catch (const std::bad_alloc&) {
-    cell.status = CellStatus::kFailed;
-    cell.reason = "not enough memory";
-  } catch (const std::exception& error) {
-    cell.status = CellStatus::kFailed;
-    cell.reason = error.what();
-  }
+  const bool stopped = settings.stop != nullptr && *settings.stop;
+  return !stopped || ToRun() == 0;
 }
 
 std::optional<double> Study::KnownBound(const TrainConfig& config) const {

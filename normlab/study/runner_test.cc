@@ -222,7 +222,7 @@ TEST_F(RunnerTest, AStopEndsTheCurrentCellAndKeepsTheFinishedOnes) {
   };
   {
     Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2, 3}));
-    EXPECT_FALSE(study.Run(runner, {}, &stop));
+    EXPECT_FALSE(study.Run(runner, {}, {.stop = &stop}));
     EXPECT_EQ(study.Results().counts.done, 2u);
     EXPECT_EQ(study.Results().counts.missing, 4u);
   }
@@ -390,11 +390,11 @@ TEST_F(RunnerTest, ProgressCountsCellsAndForetellsTheRest) {
   study.Run(runner, {.on_progress = [&](const StudyProgress& now) { seen.push_back(now); },
                      .now_s = [&] { return clock; }});
   ASSERT_EQ(seen.size(), 8u);  // "preparing" and one report for each
-  EXPECT_EQ(seen[0].cell, 1u);
+  EXPECT_EQ(seen[0].latest.cell, 1u);
   EXPECT_FALSE(seen[0].remaining_s);
   // The running cell takes 20 s; three more of about that are to come (work goes by parameters).
   EXPECT_NEAR(*seen[1].remaining_s, 70, 3);
-  EXPECT_EQ(seen[7].cell, 4u);
+  EXPECT_EQ(seen[7].latest.cell, 4u);
   EXPECT_NEAR(*seen[7].remaining_s, 10, 1e-9);
 }
 

@@ -167,6 +167,7 @@ TEST(StudyComparisonTest, TimesOfDifferentMachinesAreNotPaired) {
   const StudyPlan plan = OraclePlan();
   // Threads that spin while they wait are twice as fast alone, and a third as fast beside other programs.
   const std::function<void(Machine&)> changes[] = {[](Machine& machine) { machine.threads = 8; },
+                                                   [](Machine& machine) { machine.jobs = 2; },
                                                    [](Machine& machine) { machine.wait_policy = "passive"; }};
   for (const auto& change : changes) {
     std::vector<Cell> cells = MakeCells(plan, OracleLoss);

@@ -26,11 +26,12 @@ std::string CpuModel() {
 
 }  // namespace
 
-Machine DescribeMachine(const Device& device) {
+Machine DescribeMachine(const Device& device, int jobs) {
   return {.cpu = CpuModel(),
           .isa = CurrentIsa(),
           .bf16_products = CpuBf16Products(),
           .threads = device.threads(),
+          .jobs = jobs,
           .cpus = DefaultThreads(),
           .onednn = CpuLibraryVersion(),
           .build = NORMLAB_BUILD,
@@ -41,8 +42,8 @@ Machine DescribeMachine(const Device& device) {
 
 bool SameSpeed(const Machine& a, const Machine& b) {
   const auto speed = [](const Machine& machine) {
-    return std::tie(machine.cpu, machine.isa, machine.bf16_products, machine.threads, machine.onednn,
-                    machine.wait_policy);
+    return std::tie(machine.cpu, machine.isa, machine.bf16_products, machine.threads, machine.jobs,
+                    machine.onednn, machine.wait_policy);
   };
   return speed(a) == speed(b);
 }
@@ -52,6 +53,7 @@ Json ToJson(const Machine& machine) {
           {"isa", machine.isa},
           {"bf16_products", machine.bf16_products},
           {"threads", machine.threads},
+          {"jobs", machine.jobs},
           {"cpus", machine.cpus},
           {"onednn", machine.onednn},
           {"build", machine.build},
@@ -66,6 +68,7 @@ Machine MachineFromJson(const Json& json) {
           .isa = json.value("isa", ""),
           .bf16_products = json.value("bf16_products", ""),
           .threads = json.value("threads", 1),
+          .jobs = json.value("jobs", 1),
           .cpus = json.value("cpus", 1),
           .onednn = json.value("onednn", ""),
           .build = json.value("build", ""),

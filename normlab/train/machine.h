@@ -10,10 +10,11 @@
 namespace normlab {
 
 struct Machine {
-  std::string cpu;            // model name
-  std::string isa;            // widest instruction set in use
-  std::string bf16_products;  // what computes them: "AMX", "AVX-512-BF16", "emulated"
-  int threads = 1;
+  std::string cpu;             // model name
+  std::string isa;             // widest instruction set in use
+  std::string bf16_products;   // what computes them: "AMX", "AVX-512-BF16", "emulated"
+  int threads = 1;             // of the run
+  int jobs = 1;                // runs at the same time, as many threads each; the most, where that changed
   int cpus = 1;                // that the process may use
   std::string onednn;          // version
   std::string build;           // "normlab 0.1.0, GNU 12.2.0, Release"
@@ -23,7 +24,7 @@ struct Machine {
   bool flush_denormals = true;
 };
 
-Machine DescribeMachine(const Device& device);
+Machine DescribeMachine(const Device& device, int jobs = 1);
 
 // Whether times of the two may stand side by side.
 bool SameSpeed(const Machine& a, const Machine& b);

@@ -61,6 +61,7 @@ MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& reques
   const Magnitude magnitude = MagnitudeOf(config);
   if (!((magnitude.parameters + magnitude.activations) * sizeof(float) < kHopeless))
     return RoughPlan(magnitude);
+  const auto runs = static_cast<size_t>(request.runs);
 
   const auto device = MakeCpuPlanningDevice({.threads = request.threads});
   Gpt model(*device, config.model, config.init, ShapeOf(config));
@@ -89,9 +90,13 @@ MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& reques
   const size_t initializing = largest * sizeof(double);
   plan.temporary =
       std::max(initializing, device->timing_bytes()) + rows * (2 * sizeof(int32_t) + sizeof(double));
-  plan.text = request.text_bytes;
-  plan.program = kProgramBytes + kProgramBytesPerThread * static_cast<size_t>(request.threads) +
-                 PackedBytes(plan.device_bytes());
+  plan.program = kProgramBytes + runs * (kProgramBytesPerThread * static_cast<size_t>(request.threads) +
+                                         PackedBytes(plan.device_bytes()));
+  for (size_t* part : {&plan.weights, &plan.gradients, &plan.moments, &plan.operand_weights,
+                       &plan.activations, &plan.scratch, &plan.temporary})
+    *part *= runs;
+  plan.text = request.text_bytes;  // all read the same
+  plan.runs = request.runs;
   return plan;
 }
 
@@ -100,7 +105,7 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
   if (!available) return;
   // A limit of the address space counts stacks in full, and so far nothing of the program's own is new.
   const size_t stacks = available->limit == AvailableMemory::kAddressSpace
-                            ? ThreadStackBytes() * static_cast<size_t>(threads)
+                            ? ThreadStackBytes() * static_cast<size_t>(threads * plan.runs)
                             : 0;
   if (plan.total() - plan.text + stacks <= available->bytes) return;
 
@@ -119,13 +124,18 @@ void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int thread
     most += fmt::format("{}{} {}", i == 0 ? "" : ", ", parts[i].second,
                         FormatBytes(static_cast<double>(parts[i].first)));
   const bool rows_matter = plan.activations + plan.scratch > plan.weights + plan.gradients + plan.moments;
+  const bool jobs_matter =
+      plan.runs > 1 &&
+      (plan.total() - plan.text + stacks) / static_cast<size_t>(plan.runs) <= available->bytes;
   const bool stacks_matter = threads > 1 && stacks > plan.device_bytes();
   const size_t fixed = plan.program + stacks;
   const bool limit_matters = fixed > available->bytes && fixed > plan.device_bytes();  // no model would fit
-  Fail("the run needs {} {} of memory, and {} leaves {}; most goes to {}; {}",
+  Fail("{} {} {} of memory, and {} leaves {}; most goes to {}; {}",
+       plan.runs > 1 ? fmt::format("{} runs at a time need", plan.runs) : "the run needs",
        plan.exact ? "about" : "at least", FormatBytes(static_cast<double>(plan.total() + stacks)),
        available->limit, FormatBytes(static_cast<double>(available->bytes + plan.text)), most,
-       stacks_matter   ? fmt::format("take fewer --threads than {}, or raise the limit", threads)
+       jobs_matter     ? fmt::format("take fewer --jobs than {}", plan.runs)
+       : stacks_matter ? fmt::format("take fewer --threads than {}, or raise the limit", threads)
        : limit_matters ? "free some memory, or raise the limit"
        : rows_matter && config.MicroBatch() > 1
            ? fmt::format("set a smaller micro_batch than {} (the batch may stay), or a smaller --context",

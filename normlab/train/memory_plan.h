@@ -20,6 +20,7 @@ struct MemoryPlan {
   size_t temporary = 0;
   size_t text = 0;     // the training text, in memory already when the run starts
   size_t program = 0;  // code, libraries and what they keep; an allowance, measured
+  int runs = 1;        // at the same time; all other numbers are of all of them together
   bool exact = true;   // false: so large that only its order of magnitude was computed
 
   size_t device_bytes() const {
@@ -29,19 +30,21 @@ struct MemoryPlan {
 };
 
 struct MemoryPlanRequest {
-  int threads = 1;
+  int threads = 1;  // of each run
   size_t text_bytes = 0;
+  int runs = 1;  // of this configuration, at the same time in one process
 };
 
 // The configuration must be valid.
 MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& request);
 
 // Throws Error where the plan does not fit: what is needed, what there is and who limits it, what takes most,
-// and which keys make it smaller. `available` is what was left when the text had been read.
+// and which keys make it smaller. `threads`: of each run. `available` is what was left when the text had been
+// read.
 void RequireMemory(const MemoryPlan& plan, const TrainConfig& config, int threads,
                    const std::optional<AvailableMemory>& available);
 
-// "about 218 MiB of 15.2 GiB available", the text counted on both sides.
+// "needs about 218 MiB of 15.2 GiB available", the text counted on both sides.
 std::string MemorySentence(const MemoryPlan& plan, const std::optional<AvailableMemory>& available);
 
 }  // namespace normlab

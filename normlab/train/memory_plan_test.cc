@@ -78,6 +78,23 @@ TEST(PlanMemory, CountsWhatStandsBesideTheDevice) {
   EXPECT_GT(PlanMemory(config, {.threads = 8}).program, plain.program);
 }
 
+TEST(PlanMemory, RunsAtTheSameTimeAddUpAndShareTheText) {
+  const TrainConfig config = Config({});
+  const MemoryPlan one = PlanMemory(config, {.threads = 2, .text_bytes = 1000});
+  const MemoryPlan three = PlanMemory(config, {.threads = 2, .text_bytes = 1000, .runs = 3});
+  EXPECT_EQ(three.device_bytes(), 3 * one.device_bytes());
+  EXPECT_EQ(three.temporary, 3 * one.temporary);
+  EXPECT_EQ(three.text, 1000u);
+  EXPECT_GT(three.program, one.program);
+  const auto refusal = [&](const MemoryPlan& plan, size_t bytes) {
+    return ErrorOf([&] {
+      RequireMemory(plan, config, 2, AvailableMemory{bytes, AvailableMemory::kMachine});
+    });
+  };
+  EXPECT_TRUE(testing::Says(refusal(three, one.total()), {"3 runs at a time need about", "--jobs than 3"}));
+  EXPECT_TRUE(testing::Says(refusal(three, one.total() / 10), {"3 runs", "set a smaller micro_batch"}));
+}
+
 // No number may wrap, and none may take minutes, for any configuration that passes validation.
 TEST(PlanMemory, IsFiniteForTheLargestConfigurations) {
   for (const TrainConfig& config :

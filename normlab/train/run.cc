@@ -102,7 +102,7 @@ class Run {
     record_.config = ToJson(config);
     record_.norm_implementation = Name(trainer_.model().norm_implementation());
     record_.data = DataRecord(trainer_.tokens(), trainer_.split());
-    record_.machine = DescribeMachine(*device_);
+    record_.machine = DescribeMachine(*device_, options.jobs);
     record_.parameters = trainer_.model().parameters().count();
     record_.norm_parameters = trainer_.model().parameters().norm_count();
     record_.started_at = UtcNow();
@@ -151,6 +151,7 @@ class Run {
     saved_ = state.position;
     const RunRecord& then = state.record;
     record_.started_at = then.started_at;
+    record_.machine.jobs = std::max(record_.machine.jobs, then.machine.jobs);  // its time is of both
     record_.initial_weights = then.initial_weights;
     record_.steps_done = then.steps_done;
     record_.tokens = then.tokens;

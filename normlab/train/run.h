@@ -42,6 +42,7 @@ struct CheckpointPolicy {
 struct RunOptions {
   std::filesystem::path folder;  // empty: nothing is written
   int threads = 1;
+  int jobs = 1;            // runs at the same time, this one included: for the record
   bool save_model = true;  // the trained weights; of a run that diverged, its last good ones as a checkpoint
   CheckpointPolicy checkpoints;
   std::optional<std::filesystem::path> resume_from;      // a checkpoint

@@ -257,10 +257,10 @@ class Folders(program.Case):
                 self.good(*self.study())
                 self.assertEqual(self.losses(), losses)
 
-    # S-13: a sweep of 12 runs whose sixth fails and which is killed twice. The others go on, counts and reasons are
-    # right, and each start runs only what is missing.
+    # S-13: a sweep of 12 runs whose sixth fails and which is killed three times. The others go on, counts and reasons
+    # are right, each start runs only what is missing, and a run that was cut off goes on from its checkpoint.
     def test_a_sweep_survives_failures_and_kills(self):
-        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "6", steps="400")
+        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "6", "--checkpoint-every", "100", steps="400")
         runs = self.folder / "study/runs"
 
         def cell(number):
@@ -272,8 +272,8 @@ class Folders(program.Case):
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             while running.poll() is None and not (self.folder / "study/study.json").exists():
                 time.sleep(0.002)
-            metrics = runs / cell(number) / "metrics.jsonl"
-            while running.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+            checkpoints = runs / cell(number) / "checkpoints"
+            while running.poll() is None and not list(checkpoints.glob("step-*")):
                 time.sleep(0.002)
             running.kill()
             self.assertEqual(running.wait(timeout=60), -signal.SIGKILL, "it ended before it could be killed")
@@ -282,7 +282,7 @@ class Folders(program.Case):
             records = {}
             for path in runs.glob("*/*/run.json"):
                 if json.loads(path.read_bytes())["status"] == "done":
-                    records[str(path.parent.relative_to(runs))] = path.stat().st_mtime_ns
+                    records[str(path.parent.relative_to(runs))] = (path.stat().st_mtime_ns, path.read_bytes())
             return records
 
         kill_in(3)
@@ -291,6 +291,7 @@ class Folders(program.Case):
         blocked = runs / cell(6)
         blocked.parent.mkdir(exist_ok=True)
         blocked.write_text("in the way", encoding="ascii")
+        kill_in(8)
         kill_in(9)
         second = states()
         self.assertEqual(len(second), 7)
@@ -301,6 +302,7 @@ class Folders(program.Case):
 
         done = self.run_program(*command)
         self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(cell(9).replace("/seed-", ", seed ") + ": goes on from step-", done.stderr)
         self.assertIn("12 planned: 11 done, 0 diverged, 1 failed, 0 missing", done.stdout)
         self.assertIn(cell(6).replace("/seed-", ", seed ") + ": failed", done.stdout)
         third = states()

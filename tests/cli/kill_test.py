@@ -23,10 +23,16 @@ SEED = 1
 
 # Steps of four micro-batches; checkpoints so often that many kills meet one being written.
 RUN = ["--set", "emb_dim=48", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "held_out_windows=32", "--context", "32",
-       "--batch", "8", "--set", "micro_batch=2", "--data", "text.txt", "--threads", "1", "--checkpoint-every", "3"]
+       "--batch", "8", "--set", "micro_batch=2", "--data", "text.txt", "--checkpoint-every", "3"]
+ONE_THREAD = ["--threads", "1"]
 # --json: what is told on the way, a resumption too, goes to stderr.
-TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "600", "--json"]
-COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models"]
+TRAIN = ["train", *RUN, *ONE_THREAD, "--norm", "fused_rmsnorm", "--steps", "600", "--json"]
+COMPARE = ["compare", *RUN, *ONE_THREAD, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models"]
+
+
+# A grid with two cells at a time.
+GRID = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--vary", "learning_rate=0.001,0.002", "--seeds", "1",
+        "--steps", "240", "--save-models"]
 
 
 def outcome(run):
@@ -90,13 +96,19 @@ class Kill(program.Case):
         self.kill_until_done(TRAIN, lambda: ["--resume"] if (run / ".lock").exists() else [], "killed", outcome)
         self.assertGreater(self.resumptions, 0, "no run was cut off: the kills came too early or too late")
 
-    def test_compare_goes_on_inside_its_cells(self):
-        def outcomes(study):
-            results = json.loads((study / "results.json").read_text(encoding="utf-8"))
-            self.assertEqual(results["study"]["counts"]["done"], 4)
-            return {str(run.parent.relative_to(study)): outcome(run.parent) for run in sorted(study.glob("runs/*/*/run.json"))}
+    def outcomes(self, study):
+        results = json.loads((study / "results.json").read_text(encoding="utf-8"))
+        self.assertEqual(results["study"]["counts"]["done"], 4)
+        return {str(run.parent.relative_to(study)): outcome(run.parent) for run in sorted(study.glob("runs/*/*/run.json"))}
 
-        self.kill_until_done(COMPARE, list, "killed", outcomes)
+    def test_a_grid_of_two_cells_at_a_time_goes_on_with_the_bits_of_one_at_a_time(self):
+        self.good(*GRID, *ONE_THREAD, "--out", "alone")
+        self.kill_until_done([*GRID, "--threads", "2", "--jobs", "2"], list, "killed", self.outcomes)
+        self.assertEqual(self.outcomes(self.folder / "killed"), self.outcomes(self.folder / "alone"))
+        self.assertGreater(self.resumptions, 0, "no cell was cut off: the kills came too early or too late")
+
+    def test_compare_goes_on_inside_its_cells(self):
+        self.kill_until_done(COMPARE, list, "killed", self.outcomes)
         self.assertGreater(self.resumptions, 0, "no cell was cut off: the kills came too early or too late")
 
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,7 +87,8 @@ inline RunRecord Leave(const CellRun& run, const RunRecord& record) {
   return record;
 }
 
-// Runs cells whose loss is table[norm][seed - 1], and remembers their order as "norm:seed".
+// Runs cells whose loss is table[norm][seed - 1], and remembers their order as "norm:seed". Several at a
+// time.
 class FakeCells {
  public:
   explicit FakeCells(std::map<std::string, std::vector<double>> losses) : losses_(std::move(losses)) {}
@@ -94,7 +96,10 @@ class FakeCells {
   CellRunner Runner() {
     return [this](const CellRun& run) {
       const std::string& norm = run.config.model.norm_type;
-      ran.push_back(fmt::format("{}:{}", norm, run.config.seed));
+      {
+        const std::lock_guard lock(mutex_);
+        ran.push_back(fmt::format("{}:{}", norm, run.config.seed));
+      }
       if (before) before(run);
       return Leave(run, FakeRecord(run.config, losses_.at(norm).at(run.config.seed - 1)));
     };
@@ -105,6 +110,7 @@ class FakeCells {
 
  private:
   std::map<std::string, std::vector<double>> losses_;
+  std::mutex mutex_;  // of `ran`
 };
 
 }  // namespace normlab

@@ -1,0 +1,237 @@
+#include "normlab/study/status.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "normlab/base/error.h"
+#include "normlab/base/files.h"
+#include "normlab/base/progress.h"
+#include "normlab/base/text.h"
+#include "normlab/study/export.h"
+#include "normlab/study/remaining.h"
+#include "normlab/train/checkpoint.h"
+#include "normlab/train/run_folder.h"
+
+namespace normlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kStatusSchemaVersion = 1;
+
+// The last lines of metrics.jsonl; one that is being written is no line yet.
+std::vector<Json> LastSteps(const fs::path& run, size_t most) {
+  std::vector<Json> steps;
+  if (KindOf(run / kMetricsFile) == PathKind::kNothing) return steps;
+  const std::string text = ReadFile(run / kMetricsFile);
+  size_t end = text.rfind('\n');
+  while (end != std::string::npos && steps.size() < most) {
+    const size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+    const size_t begin = before == std::string::npos ? 0 : before + 1;
+    steps.push_back(ParseJson(std::string_view(text).substr(begin, end - begin), kMetricsFile));
+    end = before;
+  }
+  return steps;
+}
+
+CellAtWork LookAt(const fs::path& run, const Cell& cell, size_t index, const TrainConfig& config) {
+  CellAtWork look{.cell = index, .steps = config.steps};
+  const std::vector<Json> last = LastSteps(run, 16);
+  if (last.empty()) return look;
+  look.steps_done = last[0].at("step").get<int64_t>();
+  std::vector<double> times;
+  for (const Json& step : last) times.push_back(NumberFromJson(step.at("time_s"), "time_s"));
+  std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
+  const double step_s = times[times.size() / 2];
+  look.elapsed_s = step_s * static_cast<double>(look.steps_done);
+  look.remaining_s = step_s * static_cast<double>(look.steps - look.steps_done) +
+                     EvaluationSteps(cell.record->data, config) * step_s;
+  return look;
+}
+
+// Cells that failed before they could leave a record: the results tell of them.
+std::map<std::pair<std::string, uint64_t>, std::string> ToldFailures(const fs::path& folder) {
+  std::map<std::pair<std::string, uint64_t>, std::string> failures;
+  try {
+    const Json results = ParseJson(ReadFile(folder / "results.json"), "results.json", JsonComments::kRefuse);
+    for (const Json& cell : results.at("cells"))
+      if (cell.at("status") == Name(CellStatus::kFailed))
+        failures[{cell.at("variant").get<std::string>(), cell.at("seed").get<uint64_t>()}] =
+            cell.at("reason").get<std::string>();
+  } catch (const std::exception&) {  // not there yet, or damaged: the folders tell the rest
+  }
+  return failures;
+}
+
+std::optional<fs::path> CheckpointOf(const fs::path& run) {
+  try {
+    return LatestCheckpoint(run);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string CellName(const StudyStatus& status, const Cell& cell) {
+  return fmt::format("{}, seed {}", Printable(status.plan.variants[cell.variant].variant.name),
+                     status.plan.Seed(cell.variant, cell.seed));
+}
+
+std::string OwnerText(const StudyStatus& status) {
+  if (!status.lock) return "nobody";
+  const std::string owner = status.lock->owner.ToString();
+  switch (status.lock->state) {
+    case OwnerState::kAlive:
+      return status.at_work.empty() ? owner
+                                    : fmt::format("{}, {} at a time", owner, Counted(status.jobs, "cell"));
+    case OwnerState::kDead:
+      return fmt::format("nobody; {} was killed", owner);
+    case OwnerState::kUnknown:
+      return fmt::format("{}; whether it still is cannot be told from this host", owner);
+  }
+  return "";
+}
+
+std::string AtWorkText(const CellAtWork& look) {
+  std::string text = look.steps_done < look.steps
+                         ? fmt::format("running, step {} of {}", look.steps_done, look.steps)
+                         : "running, testing";
+  if (look.remaining_s) text += fmt::format(", about {} left", FormatDuration(*look.remaining_s));
+  return text;
+}
+
+const CellAtWork* Find(const StudyStatus& status, size_t cell) {
+  const auto found = std::ranges::find(status.at_work, cell, &CellAtWork::cell);
+  return found == status.at_work.end() ? nullptr : &*found;
+}
+
+void ForetellRest(StudyStatus& status) {
+  RemainingTime remaining(WorkOfVariants(status.plan));
+  std::vector<RunningCell> running;
+  std::vector<size_t> waiting;
+  for (size_t i = 0; i < status.cells.size(); ++i) {
+    const Cell& cell = status.cells[i];
+    const TrainConfig& config = status.plan.variants[cell.variant].variant.config;
+    if (const CellAtWork* look = Find(status, i))
+      running.push_back({cell.variant, look->elapsed_s, look->remaining_s});
+    else if (!IsFinished(cell.status))
+      waiting.push_back(cell.variant);
+    else if (cell.status == CellStatus::kDone)
+      remaining.Add(cell.variant, SecondsOf(*cell.record, config));
+  }
+  if (!running.empty())
+    status.remaining_s =
+        remaining.Total(running, waiting, std::max(running.size(), static_cast<size_t>(status.jobs)));
+}
+
+}  // namespace
+
+StudyStatus ReadStatus(const fs::path& folder) {
+  const fs::path path = folder / "study.json";
+  if (KindOf(path) == PathKind::kNothing)
+    Fail("\"{}\" holds no study: there is no study.json", folder.string());
+  StudyStatus status{.folder = folder,
+                     .plan = StudyPlanFromJson(
+                         ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string()),
+                     .lock = ReadLock(folder)};
+  const auto failures = ToldFailures(folder);
+  for (const GridCell& place : CellOrder(status.plan.variants.size(), status.plan.seeds.size())) {
+    const Variant& variant = status.plan.variants[place.variant].variant;
+    const uint64_t seed = status.plan.Seed(place.variant, place.seed);
+    const fs::path run = folder / CellFolder(variant.name, seed);
+    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
+    const auto failure = failures.find({variant.name, seed});
+    std::optional<RunRecord> record = ReadRunRecord(run);
+    const bool begun = record && record->status == RunStatus::kRunning;
+    if (record) {
+      TakeRecord(cell, std::move(*record));
+    } else if (failure != failures.end()) {
+      cell.status = CellStatus::kFailed;
+      cell.reason = failure->second;
+    }
+    if (begun && status.AnyoneAtWork()) {
+      const CellAtWork look = LookAt(run, cell, status.cells.size(), variant.config);
+      cell.reason = AtWorkText(look);
+      status.jobs = std::max(status.jobs, cell.record->machine.jobs);
+      status.at_work.push_back(look);
+    } else if (!IsFinished(cell.status)) {
+      cell.resume_from = CheckpointOf(run);
+    }
+    status.cells.push_back(std::move(cell));
+  }
+  status.counts = CountCells(status.cells);
+  ForetellRest(status);
+  return status;
+}
+
+Json StatusJson(const StudyStatus& status) {
+  Json json;
+  json["schema_version"] = kStatusSchemaVersion;
+  json["folder"] = status.folder.string();
+  json["complete"] = status.counts.complete();
+  json["counts"] = ToJson(status.counts);
+  json["running"] = status.at_work.size();
+  json["jobs"] = status.at_work.empty() ? Json() : Json(status.jobs);
+  json["remaining_s"] = ToJson(status.remaining_s);
+  json["owner"] = nullptr;
+  if (status.lock) {
+    const LockOwner& owner = status.lock->owner;
+    constexpr const char* kStates[] = {"alive", "dead", "unknown"};
+    json["owner"] = {{"pid", owner.pid > 0 ? Json(owner.pid) : Json()},
+                     {"host", owner.host.empty() ? Json() : Json(owner.host)},
+                     {"program", owner.program.empty() ? Json() : Json(owner.program)},
+                     {"since", owner.since.empty() ? Json() : Json(owner.since)},
+                     {"state", kStates[static_cast<size_t>(status.lock->state)]}};
+  }
+  json["cells"] = Json::array();
+  for (size_t i = 0; i < status.cells.size(); ++i) {
+    const Cell& cell = status.cells[i];
+    const CellAtWork* look = Find(status, i);
+    const Json done = cell.record ? Json(cell.record->steps_done) : Json();
+    json["cells"].push_back(
+        {{"variant", status.plan.variants[cell.variant].variant.name},
+         {"seed", status.plan.Seed(cell.variant, cell.seed)},
+         {"status", Name(cell.status)},
+         {"running", look != nullptr},
+         {"reason", cell.reason.empty() ? Json() : Json(cell.reason)},
+         {"steps_done", look != nullptr ? Json(look->steps_done) : done},
+         {"steps", status.plan.variants[cell.variant].variant.config.steps},
+         {"remaining_s", look != nullptr ? ToJson(look->remaining_s) : Json()},
+         {"checkpoint", cell.resume_from ? Json(cell.resume_from->filename().string()) : Json()}});
+  }
+  return json;
+}
+
+std::string StatusText(const StudyStatus& status, size_t columns) {
+  const auto line = [&](std::string_view label, const std::string& text) {
+    return Wrap(text, columns, fmt::format("{:<9}", label), std::string(9, ' '));
+  };
+  std::string text = line("study", fmt::format("{}: {} x {}", Printable(status.folder.string()),
+                                               Counted(status.plan.variants.size(), "variant"),
+                                               Counted(status.plan.seeds.size(), "seed")));
+  text += line("cells", CountsText(status.counts));
+  text += line("at work", OwnerText(status));
+  if (status.remaining_s) text += line("left", "about " + FormatDuration(*status.remaining_s));
+  size_t untouched = 0;
+  for (size_t i = 0; i < status.cells.size(); ++i) {
+    const Cell& cell = status.cells[i];
+    if (cell.status == CellStatus::kDone) continue;
+    if (cell.status == CellStatus::kMissing && !cell.record && !cell.resume_from) {
+      ++untouched;
+      continue;
+    }
+    const bool works = Find(status, i) != nullptr;
+    text += Wrap(
+        fmt::format(
+            "{}: {}{}{}", CellName(status, cell), works ? "" : fmt::format("{}: ", Name(cell.status)),
+            Printable(cell.reason),
+            cell.resume_from ? fmt::format("; goes on from {}", cell.resume_from->filename().string()) : ""),
+        columns, "  ", "    ");
+  }
+  if (untouched > 0) text += fmt::format("  {}: not run yet\n", Counted(untouched, "cell"));
+  if (!status.counts.complete() && !status.AnyoneAtWork())
+    text += Wrap("The command that began it runs what failed or is missing, and nothing else.", columns);
+  return text;
+}
+
+}  // namespace normlab

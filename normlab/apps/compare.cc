@@ -197,6 +197,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
   LossWatch watch;
   StudyProgress latest;
   const auto note = [&](const std::string& text) { progress.Message("normlab: note: " + text); };
+  const std::optional<int64_t> inside_every = InsideEvery(arguments.run);
   const CellRunner runner = [&](const CellRun& run) {
     if (run.resume_from)
       progress.Message(fmt::format("cell {}/{} {}, seed {}: goes on from {}", latest.cell, latest.cells,
@@ -209,6 +210,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
                         .checkpoints = checkpoints,
                         .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
+                        .inside_every = inside_every,
                         .on_progress = run.on_progress,
                         .on_note = note,
                         .stop = run.stop});
@@ -234,6 +236,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
 int Compare(const CompareArguments& arguments, const Environment& environment) {
   RefuseWhatIsNotThereYet(arguments);
   const CheckpointPolicy checkpoints = MakeCheckpointPolicy(arguments.checkpoints);
+  InsideEvery(arguments.run);  // refused before anything is written
   const std::vector<Assignment> assignments = Assignments(arguments.run);
   for (const Assignment& assignment : assignments)
     if (assignment.key == "seed")

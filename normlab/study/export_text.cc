@@ -5,6 +5,7 @@
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
+#include "normlab/study/insides.h"
 #include "normlab/study/text_table.h"
 
 namespace normlab {
@@ -266,6 +267,7 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
   if (results.comparisons.empty()) return text;
   text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
   text += "\n" + Explanations(results, columns);
+  if (const std::string insides = InsidesText(results, columns); !insides.empty()) text += "\n" + insides;
   text += "\n" + AlsoDiffers(results, columns);
   text += "\n" + Wrap(
                      "Seeds vary the initial weights and the order of the data. They do not vary the text, "

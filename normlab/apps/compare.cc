@@ -203,17 +203,21 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
       progress.Message(fmt::format("cell {}/{} {}, seed {}: goes on from {}", latest.cell, latest.cells,
                                    Printable(latest.variant), latest.seed,
                                    run.resume_from->filename().string()));
-    return RunTraining(run.config, tokens,
-                       {.folder = run.folder,
-                        .threads = threads,
-                        .save_model = arguments.save_models,
-                        .checkpoints = checkpoints,
-                        .resume_from = run.resume_from,
-                        .products_bound_s = run.products_bound_s,
-                        .inside_every = inside_every,
-                        .on_progress = run.on_progress,
-                        .on_note = note,
-                        .stop = run.stop});
+    return RunTraining(
+        run.config, tokens,
+        {.folder = run.folder,
+         .threads = threads,
+         .save_model = arguments.save_models,
+         .checkpoints = checkpoints,
+         .resume_from = run.resume_from,
+         .products_bound_s = run.products_bound_s,
+         .inside_every = inside_every,
+         .on_progress = run.on_progress,
+         .on_note =
+             [&](const std::string& text) {
+               note(fmt::format("{}, seed {}: {}", Printable(latest.variant), latest.seed, text));
+             },
+         .stop = run.stop});
   };
   const StudyCallbacks callbacks{
       .on_progress =

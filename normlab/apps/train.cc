@@ -186,15 +186,16 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
     text += Line("test loss", fmt::format("{:.4f} nats over {}", *record.test_loss,
                                           Counted(record.test_block_losses.size(), "held-out window")));
   if (const auto share = MedianMeanShare(record))
-    text += Line("inside", fmt::format("the mean of a row holds {:.3g}% of its mean square at the norms' "
-                                       "inputs (median over sites); {:.1g}% of the time of training went into looking",
-                                       100 * *share, 100 * record.inside_time_s / record.time_s));
+    text += Line("inside",
+                 fmt::format("the mean of a row holds {:.3g}% of its mean square at the norms' "
+                             "inputs (median over sites); {:.1g}% of the time of training went into looking",
+                             100 * *share, 100 * record.inside_time_s / record.time_s));
   constexpr size_t kShownSpikes = 3;
   for (size_t i = 0; i < std::min(kShownSpikes, record.spikes.size()); ++i)
     text += Line("spike", Describe(record.spikes[i]));
   if (record.spikes.size() > kShownSpikes)
-    text += Line("", fmt::format("and {}, in run.json",
-                                 Counted(record.spikes.size() - kShownSpikes, "more spike")));
+    text += Line(
+        "", fmt::format("and {}, in run.json", Counted(record.spikes.size() - kShownSpikes, "more spike")));
   text += Line("memory", fmt::format("{} at the most", FormatBytes(static_cast<double>(record.peak_bytes))));
   std::string written;
   for (const char* name : {kRecordFile, kMetricsFile, kInsideFile, kModelFile})

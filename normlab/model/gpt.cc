@@ -397,8 +397,7 @@ void Gpt::Backward(bool accumulate) {
 std::vector<Gpt::NormActivations> Gpt::Norms() const {
   std::vector<NormActivations> norms;
   const auto add = [&](const NormSite& site) {
-    norms.push_back(
-        {.site = site.name, .spec = site.spec, .x = site.x, .y = site.y, .alpha = site.alpha});
+    norms.push_back({.site = site.name, .spec = site.spec, .x = site.x, .y = site.y, .alpha = site.alpha});
   };
   for (const Block& block : blocks_) {
     add(block.norm1);

@@ -13,7 +13,8 @@ namespace normlab::stats {
 namespace {
 
 // Signals with noise around levels of their own at steps 44 to 103; `change` alters one.
-std::vector<SignalsOfStep> Log(const std::function<double(size_t, int64_t, double)>& change, size_t signals = 4) {
+std::vector<SignalsOfStep> Log(const std::function<double(size_t, int64_t, double)>& change,
+                               size_t signals = 4) {
   const RandomStream stream(1, "signals");
   std::vector<SignalsOfStep> log;
   for (int64_t step = 44; step <= 103; ++step) {
@@ -85,7 +86,8 @@ TEST(FirstMoved, AValueThatIsNotFiniteMoved) {
 }
 
 TEST(FirstMoved, TooFewStepsTellNothing) {
-  std::vector<SignalsOfStep> log = Log([](size_t, int64_t step, double value) { return step == 103 ? 9 * value : value; });
+  std::vector<SignalsOfStep> log =
+      Log([](size_t, int64_t step, double value) { return step == 103 ? 9 * value : value; });
   log.erase(log.begin(), log.end() - 19);  // nine steps of level
   EXPECT_TRUE(MovesBefore(log).empty());
   EXPECT_TRUE(MovesBefore({}).empty());

@@ -1,13 +1,13 @@
 #pragma once
-// What the course of a training loss tells, step by step: spikes, with what they began from and when they were over,
-// and a loss that stays above its start. Functions of the losses alone, so that a resumed run, which shows them again,
-// finds what an uninterrupted one found.
+// What the course of a training loss tells, step by step: spikes, with what they began from and when they
+// were over, and a loss that stays above its start. Functions of the losses alone, so that a resumed run,
+// which shows them again, finds what an uninterrupted one found.
 //
-// A spike begins at a loss that stands more than max(6 s, 0.05 nats) above the median of the last 20 losses outside of
-// spikes. s is the noise from step to step: 1.4826 / sqrt(2) times the median |difference| of neighbours among the last
-// 100 of these losses, the standard deviation of normal numbers whatever the trend and a few outliers do. It is over at
-// the first loss within a third of that height; after 100 steps without one it counts as not recovered, and the level
-// is taken anew. The first 20 losses have no level.
+// A spike begins at a loss that stands more than max(6 s, 0.05 nats) above the median of the last 20 losses
+// outside of spikes. s is the noise from step to step: 1.4826 / sqrt(2) times the median |difference| of
+// neighbours among the last 100 of these losses, the standard deviation of normal numbers whatever the trend
+// and a few outliers do. It is over at the first loss within a third of that height; after 100 steps without
+// one it counts as not recovered, and the level is taken anew. The first 20 losses have no level.
 
 #include <cstdint>
 #include <deque>
@@ -43,8 +43,8 @@ class SpikeWatch {
   std::vector<LossSpike> spikes_;
 };
 
-// Whether a loss has stayed more than kLeastRise above that of its first step, for kSteps steps or more: nothing is
-// learned, which shows long before anything becomes non-finite.
+// Whether a loss has stayed more than kLeastRise above that of its first step, for kSteps steps or more:
+// nothing is learned, which shows long before anything becomes non-finite.
 class StartWatch {
  public:
   static constexpr int64_t kSteps = 20;

@@ -28,7 +28,10 @@ std::vector<LossSpike> SpikesOf(int64_t steps, const Change& change, double nois
 TEST(SpikeWatch, AFallingLossWithNoiseHasNone) {
   for (uint64_t seed = 1; seed <= 20; ++seed)
     for (const double noise : {0.01, 0.03, 0.1})
-      EXPECT_TRUE(SpikesOf(2000, [](int64_t, double loss) { return loss; }, noise, seed).empty()) << seed;
+      EXPECT_TRUE(SpikesOf(
+                      2000, [](int64_t, double loss) { return loss; }, noise, seed)
+                      .empty())
+          << seed;
 }
 
 TEST(SpikeWatch, ASpikeHasItsStepLevelPeakAndRecovery) {
@@ -47,9 +50,8 @@ TEST(SpikeWatch, ASpikeHasItsStepLevelPeakAndRecovery) {
 }
 
 TEST(SpikeWatch, TwoSpikesAreTwoAndTheFirstIsNotInTheLevelOfTheSecond) {
-  const std::vector<LossSpike> spikes = SpikesOf(400, [](int64_t step, double loss) {
-    return (step >= 300 && step < 310) || step == 315 ? 3.1 : loss;
-  });
+  const std::vector<LossSpike> spikes = SpikesOf(
+      400, [](int64_t step, double loss) { return (step >= 300 && step < 310) || step == 315 ? 3.1 : loss; });
   ASSERT_EQ(spikes.size(), 2u);
   EXPECT_EQ(spikes[1].step, 315);
   EXPECT_NEAR(spikes[1].before, 2.5, 0.05);
@@ -65,7 +67,9 @@ TEST(SpikeWatch, ALossThatStaysUpIsOneSpikeThatIsNotOver) {
 
 TEST(SpikeWatch, ARiseBelowTheLeastIsNone) {
   const auto rise = [](double by) {
-    return SpikesOf(200, [by](int64_t step, double) { return step == 150 ? 2 + by : 2.0; }, 0).size();
+    return SpikesOf(
+               200, [by](int64_t step, double) { return step == 150 ? 2 + by : 2.0; }, 0)
+        .size();
   };
   EXPECT_EQ(rise(0.9 * kLeastRise), 0u);
   EXPECT_EQ(rise(1.1 * kLeastRise), 1u);

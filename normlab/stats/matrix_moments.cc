@@ -84,7 +84,8 @@ double MiddleOf(std::vector<double> values) {
 
 MatrixMoments MomentsOf(std::span<const double> values, int64_t cols, int threads) {
   if (cols < 1 || values.empty() || values.size() % static_cast<size_t>(cols) != 0)
-    Fail("MomentsOf: {} values are no rows of {}; give at least one row, and whole ones", values.size(), cols);
+    Fail("MomentsOf: {} values are no rows of {}; give at least one row, and whole ones", values.size(),
+         cols);
   const size_t width = static_cast<size_t>(cols);
   const int64_t rows = static_cast<int64_t>(values.size()) / cols;
   const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;

@@ -30,7 +30,8 @@ TEST(MatrixMoments, TheKurtosisOfNormalNumbersIsThreeAndNotZero) {
 }
 
 TEST(MatrixMoments, TheKurtosisIsTakenAboutTheMean) {
-  EXPECT_NEAR(*MomentsOf(Normal(100'000, 1e6), 100).kurtosis, *MomentsOf(Normal(100'000), 100).kurtosis, 1e-6);
+  EXPECT_NEAR(*MomentsOf(Normal(100'000, 1e6), 100).kurtosis, *MomentsOf(Normal(100'000), 100).kurtosis,
+              1e-6);
 }
 
 // Two values of equal weight have the least kurtosis that there is, 1.

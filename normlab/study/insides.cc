@@ -38,8 +38,8 @@ PlaceSums& PlaceOf(std::vector<PlaceSums>& places, const std::string& name) {
   return places.back();
 }
 
-// Every finite number of `values`, objects within it included, by its path. A channel is a place, not a number to
-// average.
+// Every finite number of `values`, objects within it included, by its path. A channel is a place, not a
+// number to average.
 void AddNumbers(PlaceSums& place, int64_t step, const Json& values, const std::string& prefix = "") {
   for (const auto& [key, value] : values.items()) {
     if (key == "outlier_channel") continue;
@@ -57,9 +57,9 @@ std::vector<InsidePlace> Means(const std::vector<PlaceSums>& places, const std::
       InsideSeries& series = mean.series[key];
       for (const int64_t step : steps) {
         const auto found = sums.at.find(step);
-        series.push_back(found == sums.at.end()
-                             ? std::nullopt
-                             : std::optional(found->second.first / static_cast<double>(found->second.second)));
+        series.push_back(found == sums.at.end() ? std::nullopt
+                                                : std::optional(found->second.first /
+                                                                static_cast<double>(found->second.second)));
       }
     }
   }
@@ -83,7 +83,8 @@ void ForEachLine(const fs::path& path, const std::function<void(const Json&)>& l
 void AppendShares(const RunRecord& record, std::vector<double>& shares) {
   if (record.inside.is_null()) return;
   for (const Json& norm : record.inside.value("norms", Json::array()))
-    if (const Json share = norm.value("mean_share", Json()); share.is_number()) shares.push_back(share.get<double>());
+    if (const Json share = norm.value("mean_share", Json()); share.is_number())
+      shares.push_back(share.get<double>());
 }
 
 std::optional<double> MedianOf(const std::vector<double>& values) {
@@ -101,12 +102,14 @@ std::string CentringText(const StudyResults& results, size_t columns) {
   std::string list;
   for (size_t v = 0; v < results.variants.size(); ++v)
     if (const auto share = MedianMeanShare(results.cells, v))
-      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", Printable(results.variants[v].name), Percent(*share));
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", Printable(results.variants[v].name),
+                          Percent(*share));
   if (list.empty()) return "";
-  return Wrap("To centre: at the norms' inputs, the mean of a row holds this share of its mean square at the end of "
-              "training (median over sites and seeds): " +
-                  list + ".",
-              columns);
+  return Wrap(
+      "To centre: at the norms' inputs, the mean of a row holds this share of its mean square at the end of "
+      "training (median over sites and seeds): " +
+          list + ".",
+      columns);
 }
 
 std::string SpikesText(const StudyResults& results, size_t columns) {
@@ -121,7 +124,8 @@ std::string SpikesText(const StudyResults& results, size_t columns) {
     if (summary.not_recovered > 0) line += fmt::format(", {} not over", summary.not_recovered);
     for (const Cell& cell : results.cells) {
       if (cell.variant != v || !IsFinished(cell.status) || cell.record->spikes.empty()) continue;
-      line += fmt::format(". First: seed {}, {}", results.plan.seeds[cell.seed], Describe(cell.record->spikes[0]));
+      line += fmt::format(". First: seed {}, {}", results.plan.seeds[cell.seed],
+                          Describe(cell.record->spikes[0]));
       break;
     }
     text += Wrap(line + ".", columns, "", "  ");

@@ -26,8 +26,8 @@ Json Summary(std::initializer_list<Json> mean_shares) {
   return json;
 }
 
-// Two variants with three seeds each; the second seed of the second diverged, and the third is missing. R-15: spikes in
-// the second.
+// Two variants with three seeds each; the second seed of the second diverged, and the third is missing. R-15:
+// spikes in the second.
 struct Fake {
   Fake() {
     plan = MakePlan(FakeRequest("layernorm,no_norm", {1, 2, 3}));
@@ -39,7 +39,8 @@ struct Fake {
       if (place.variant == 1) {
         record = place.seed == 1 ? FakeDivergence(config) : record;
         record.inside = Summary({0.5});
-        record.spikes = {Spike(103, 9), Spike(200, place.seed == 1 ? std::nullopt : std::optional<int64_t>(4))};
+        record.spikes = {Spike(103, 9),
+                         Spike(200, place.seed == 1 ? std::nullopt : std::optional<int64_t>(4))};
       }
       if (place.variant == 0 || place.seed != 2) TakeRecord(cell, record);
       cells.push_back(std::move(cell));
@@ -101,7 +102,8 @@ void WriteLines(const fs::path& folder, const std::string& lines) {
   WriteFileAtomic(folder / "inside.jsonl", lines);
 }
 
-std::string Line(int64_t step, double rms, const std::string& gradient_norm, const std::string& why = "interval") {
+std::string Line(int64_t step, double rms, const std::string& gradient_norm,
+                 const std::string& why = "interval") {
   return fmt::format(R"({{"step": {}, "why": "{}", "norms": [{{"site": "a.norm1", "input": {{"rms": {}, )"
                      R"("kurtosis": null, "outlier_channel": 3}}, "saturated_share": 0.5}}], )"
                      R"("tensors": [{{"name": "w", "gradient_norm": {}}}]}})"
@@ -112,8 +114,10 @@ std::string Line(int64_t step, double rms, const std::string& gradient_norm, con
 TEST(Insides, CurvesAreMeansOverTheSeedsThatAStepHas) {
   const Fake fake;
   const TempFolder study;
-  WriteLines(study.path() / CellFolder("layernorm", 1), Line(1, 2, "1") + Line(7, 9, "9", "spike") + Line(10, 4, "3"));
-  WriteLines(study.path() / CellFolder("layernorm", 2), Line(1, 4, "5") + Line(10, 8, "\"nan\"") + Line(20, 1, "1"));
+  WriteLines(study.path() / CellFolder("layernorm", 1),
+             Line(1, 2, "1") + Line(7, 9, "9", "spike") + Line(10, 4, "3"));
+  WriteLines(study.path() / CellFolder("layernorm", 2),
+             Line(1, 4, "5") + Line(10, 8, "\"nan\"") + Line(20, 1, "1"));
   WriteLines(study.path() / CellFolder("no_norm", 3), Line(1, 4, "5"));  // of a cell that is not finished
   const std::vector<VariantInsides> all = ReadInsides(study.path(), fake.plan, fake.cells);
   ASSERT_EQ(all.size(), 2u);
@@ -136,7 +140,8 @@ TEST(Insides, AFileThatCannotBeReadIsNamed) {
   const TempFolder study;
   for (const char* bytes : {"{\"step\": 1}\n", "{\"step\": \n", "[]\n"}) {
     WriteLines(study.path() / CellFolder("layernorm", 1), bytes);
-    EXPECT_SAYS(testing::ErrorOf([&] { ReadInsides(study.path(), fake.plan, fake.cells); }), {"inside.jsonl"});
+    EXPECT_SAYS(testing::ErrorOf([&] { ReadInsides(study.path(), fake.plan, fake.cells); }),
+                {"inside.jsonl"});
   }
 }
 

@@ -137,7 +137,8 @@ void Study::RunCell(Cell& cell, const CellRunner& runner,
     RemoveTemporaries(run.folder);
     // Of an attempt that did not finish, only what it can go on with stays.
     if (!cell.resume_from)
-      for (const char* file : {kRecordFile, kMetricsFile, kInsideFile, kModelFile}) fs::remove(run.folder / file);
+      for (const char* file : {kRecordFile, kMetricsFile, kInsideFile, kModelFile})
+        fs::remove(run.folder / file);
     TakeRecord(cell, runner(run));
   } catch (const std::bad_alloc&) {
     cell.status = CellStatus::kFailed;

@@ -52,8 +52,8 @@ CheckpointList ListCheckpoints(const std::filesystem::path& run);
 std::optional<std::filesystem::path> LatestCheckpoint(
     const std::filesystem::path& run, const std::function<void(const std::string&)>& note = {});
 
-// Writes a checkpoint of the trainer with `more` files, by name, and removes what killed writers left. Where it
-// throws, those that were there are still there. Weights that are not finite are refused.
+// Writes a checkpoint of the trainer with `more` files, by name, and removes what killed writers left. Where
+// it throws, those that were there are still there. Weights that are not finite are refused.
 void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record,
                     const std::map<std::string, std::string>& more = {});
 

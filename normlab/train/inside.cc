@@ -19,7 +19,8 @@ std::vector<double> RowsOf(Device& device, const View& matrix, int64_t most) {
   std::vector<double> values(static_cast<size_t>(count) * width);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i * rows / count;
-    device.ReadBack(matrix.Slice(row, row + 1), std::span(values).subspan(static_cast<size_t>(i) * width, width));
+    device.ReadBack(matrix.Slice(row, row + 1),
+                    std::span(values).subspan(static_cast<size_t>(i) * width, width));
   }
   return values;
 }
@@ -172,6 +173,11 @@ Inside LookInside(Trainer& trainer) {
   return inside;
 }
 
+size_t InsideBytes(const TrainConfig& config) {
+  const int64_t rows = std::min(kMostRows, config.MicroBatch() * config.Window());
+  return static_cast<size_t>(2 * rows * config.model.emb_dim + 3 * kPiece) * sizeof(double);
+}
+
 Json ToJson(const Inside& inside, std::string_view why) {
   Json json = Line(inside.step, why);
   for (const NormInside& norm : inside.norms) {
@@ -203,7 +209,8 @@ std::vector<Signal> SignalsOf(const Trainer& trainer) {
   for (const char* what : {"gradient_norm", "update_norm"})
     for (const Parameter& parameter : trainer.model().parameters().all())
       signals.push_back({what, parameter.name});
-  for (const Gpt::NormActivations& norm : trainer.model().Norms()) signals.push_back({"input_rms", norm.site});
+  for (const Gpt::NormActivations& norm : trainer.model().Norms())
+    signals.push_back({"input_rms", norm.site});
   return signals;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-// What stands inside of a trainer right after a step: the distribution of every norm's input and output, and the norm
-// of every tensor's weight, gradient and update. Read only: no bit of the run changes. Call between a Step and whatever
-// runs the model next (an evaluation, the next step), whose activations these would be.
+// What stands inside of a trainer right after a step: the distribution of every norm's input and output, and
+// the norm of every tensor's weight, gradient and update. Read only: no bit of the run changes. Call between
+// a Step and whatever runs the model next (an evaluation, the next step), whose activations these would be.
 //
-// Activations are those of the step's last micro-batch, at most kMostRows of its rows, evenly spaced; `max` is the
-// largest magnitude in these. Gradients are the step's, before clipping. An update is w_after - w_before, in real
-// numbers: taken from AdamW's moments,
+// Activations are those of the step's last micro-batch, at most kMostRows of its rows, evenly spaced; `max`
+// is the largest magnitude in these. Gradients are the step's, before clipping. An update is w_after -
+// w_before, in real numbers: taken from AdamW's moments,
 //   w_after - w_before = -((1 - keep) w_after + rate m / (sqrt(v) / sqrt(1 - beta2^t) + eps)) / keep,
 //   keep = 1 - learning_rate * weight_decay (1 where nothing decays), rate = learning_rate / (1 - beta1^t),
 // so no copy of the weights is kept, and their rounding is not in it. docs/insides.md has the definitions.
@@ -24,7 +24,7 @@
 namespace normlab {
 
 inline constexpr int64_t kMostRows = 1024;
-// |alpha x| above this counts as saturated in dyt: tanh is within 0.5% of 1, its slope below 1% of its largest.
+// |alpha x| above this counts as saturated in dyt: the slope of tanh is below 1% of its largest.
 inline constexpr double kSaturated = 3;
 
 struct NormInside {
@@ -46,8 +46,9 @@ struct Inside {
   std::vector<TensorInside> tensors;
 };
 
-// After a step that was made. What it needs besides is memory for kMostRows rows of doubles.
+// After a step that was made. Takes InsideBytes of memory for its time.
 Inside LookInside(Trainer& trainer);
+size_t InsideBytes(const TrainConfig& config);
 
 // The same as one object of inside.jsonl; `why`: "interval", "spike".
 Json ToJson(const Inside& inside, std::string_view why);
@@ -57,8 +58,9 @@ Json SummaryToJson(const Inside& inside);
 
 // ---- What is cheap enough for every step.
 
-// One number a signal: the gradient norm of every tensor; its update norm, and the rms of every norm's input, from a
-// sample that is the same at every step (at most kSampledElements of a tensor, kSampledRows of an input).
+// One number a signal: the gradient norm of every tensor; its update norm, and the rms of every norm's input,
+// from a sample that is the same at every step (at most kSampledElements of a tensor, kSampledRows of an
+// input).
 inline constexpr int64_t kSampledElements = 4096, kSampledRows = 32;
 struct Signal {
   std::string what;  // "gradient_norm", "update_norm", "input_rms"
@@ -67,8 +69,8 @@ struct Signal {
 std::vector<Signal> SignalsOf(const Trainer& trainer);
 std::vector<double> ReadSignals(Trainer& trainer);
 
-// The signals of the last step before a divergence as an object of inside.jsonl: what only a full look tells is null,
-// and `why` is "divergence". The weights are still those of that step.
+// The signals of the last step before a divergence as an object of inside.jsonl: what only a full look tells
+// is null, and `why` is "divergence". The weights are still those of that step.
 Json LastFiniteToJson(Trainer& trainer, int64_t step, std::span<const double> signals);
 
 }  // namespace normlab

@@ -46,8 +46,8 @@ TEST(Inside, TheSquaresOfTheTensorsGradientNormsAddUpToTheGlobalNorm) {
   }
 }
 
-// The update is computed from AdamW's moments; here it is measured. Gradients are clipped in this run, matrices decay,
-// and the rate is so high that the rounding of the weights is nothing beside an update.
+// The update is computed from AdamW's moments; here it is measured. Gradients are clipped in this run,
+// matrices decay, and the rate is so high that the rounding of the weights is nothing beside an update.
 TEST(Inside, AnUpdateNormIsThatOfTheWeightsDifference) {
   Trained trained({"grad_clip=0.1", "learning_rate=0.05", "weight_decay=0.5", "qkv_bias=true"});
   const std::vector<double> before = trained.Weights();
@@ -88,8 +88,7 @@ TEST(Inside, TheSignalsOfAStepAreThoseOfTheFullLook) {
   EXPECT_EQ(by_name.size(), signals.size());
   for (const TensorInside& tensor : inside.tensors) {
     EXPECT_EQ(by_name.at("gradient_norm " + tensor.name), tensor.gradient_norm);
-    const bool all =
-        trained.trainer.model().parameters().Find(tensor.name)->elements() <= kSampledElements;
+    const bool all = trained.trainer.model().parameters().Find(tensor.name)->elements() <= kSampledElements;
     EXPECT_NEAR(by_name.at("update_norm " + tensor.name) / tensor.update_norm, 1, all ? 1e-12 : 0.5)
         << tensor.name;
   }
@@ -102,13 +101,13 @@ TEST(Inside, EveryNormSiteIsSeenInForwardOrder) {
     Trained trained({position});
     std::vector<std::string> sites;
     for (const NormInside& norm : LookInside(trained.trainer).norms) sites.push_back(norm.site);
-    EXPECT_EQ(sites, (std::vector<std::string>{"trf_blocks.0.norm1", "trf_blocks.0.norm2", "trf_blocks.1.norm1",
-                                               "trf_blocks.1.norm2", "final_norm"}));
+    EXPECT_EQ(sites, (std::vector<std::string>{"trf_blocks.0.norm1", "trf_blocks.0.norm2",
+                                               "trf_blocks.1.norm1", "trf_blocks.1.norm2", "final_norm"}));
   }
 }
 
-// what initial weights, which are normal numbers, make of the text has a kurtosis near 3. What a norm gives has
-// the root mean square that its formula says, by eps less than 1.
+// what initial weights, which are normal numbers, make of the text has a kurtosis near 3. What a norm
+// gives has the root mean square that its formula says, by eps less than 1.
 TEST(Inside, AtTheStartActivationsAreNearlyNormalAndNormsGiveUnitRows) {
   for (const char* storage : {"residual_dtype=f32", "residual_dtype=bf16"})
     for (const char* norm : {"norm_type=rmsnorm", "norm_type=layernorm"}) {
@@ -144,7 +143,8 @@ TEST(Inside, ANormThatIsTheIdentityGivesWhatItGets) {
 
 // alpha x is beyond 3 nearly everywhere, or nowhere.
 TEST(Inside, TheSaturatedShareOfDytFollowsAlpha) {
-  for (const auto& [alpha, low, high] : {std::tuple("norm_alpha_init=100", 0.9, 1.0), {"norm_alpha_init=0.01", 0.0, 0.0}}) {
+  for (const auto& [alpha, low, high] :
+       {std::tuple("norm_alpha_init=100", 0.9, 1.0), {"norm_alpha_init=0.01", 0.0, 0.0}}) {
     Trained trained({"norm_type=dyt", "init=1", alpha}, 1);
     const Inside inside = LookInside(trained.trainer);
     EXPECT_GE(*inside.norms[0].saturated_share, low);

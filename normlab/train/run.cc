@@ -296,8 +296,7 @@ class Run {
     watch_->TellTo(record);
     record.status = RunStatus::kRunning;
     record.divergence.reset();
-    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step),
-                             [&] {
+    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step), [&] {
       SaveCheckpoint(options_.folder, trainer_, record, watch_->CheckpointFiles());
     });
     if (saved) {

@@ -1,8 +1,8 @@
 #pragma once
 // One run as a folder: run.json (what ran, and how it ended), metrics.jsonl (one line a step), inside.jsonl
-// (what stood inside, every N steps), model.safetensors (the trained weights) and, until it has ended, checkpoints (train/checkpoint.h). A run
-// that goes on from one has the bits of a run that never stopped. The record is written atomically at the
-// start and at the end.
+// (what stood inside, every N steps), model.safetensors (the trained weights) and, until it has ended,
+// checkpoints (train/checkpoint.h). A run that goes on from one has the bits of a run that never stopped. The
+// record is written atomically at the start and at the end.
 
 #include <atomic>
 #include <filesystem>
@@ -54,8 +54,8 @@ struct RunOptions {
   // DefaultInsideEvery. Changes no bit of the run.
   std::optional<int64_t> inside_every;
   std::function<void(const RunProgress&)> on_progress;
-  std::function<void(const Trainer&)> on_start;     // model and data are ready, nothing is written
-  std::function<void(const StepBound&)> on_bound;   // before the first step, where it is measured
+  std::function<void(const Trainer&)> on_start;    // model and data are ready, nothing is written
+  std::function<void(const StepBound&)> on_bound;  // before the first step, where it is measured
   // A checkpoint that could not be written or removed; a loss that stays above its start.
   std::function<void(const std::string&)> on_note;
   // Set: ends after the micro-batch or test window under way, with a checkpoint, as kInterrupted.

@@ -81,10 +81,11 @@ void RunWatch::After(const StepResult& result) {
   const Timed timed(time_s_);
   const int64_t step = result.step + 1;
   if (start_.See(result.loss) && note_)
-    note_(fmt::format(
-        "the training loss has been above the {:.4f} of its first step since step {}, for {} steps: nothing is "
-        "learned; a smaller learning_rate or a longer warmup_fraction may help",
-        start_.first(), *start_.since(), stats::StartWatch::kSteps));
+    note_(
+        fmt::format("the training loss has been above the {:.4f} of its first step since step {}, for {} "
+                    "steps: nothing is "
+                    "learned; a smaller learning_rate or a longer warmup_fraction may help",
+                    start_.first(), *start_.since(), stats::StartWatch::kSteps));
   const bool spike = spikes_.See(result.loss);
   if (every_ > 0) {
     recent_.push_back({.step = step, .values = ReadSignals(trainer_)});

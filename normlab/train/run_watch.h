@@ -1,11 +1,11 @@
 #pragma once
-// Watches a run between its steps: writes inside.jsonl (train/inside.h) every N steps and at each loss spike, keeps the
-// signals of the last steps so that what moved before a spike is known to the step, and sees where the loss stays above
-// its start. It changes no bit of the run, and its time is no part of any step's.
+// Watches a run between its steps: writes inside.jsonl (train/inside.h) every N steps and at each loss spike,
+// keeps the signals of the last steps so that what moved before a spike is known to the step, and sees where
+// the loss stays above its start. It changes no bit of the run, and its time is no part of any step's.
 //
-// All that it tells is a function of the losses and of what stands inside, so a run that goes on from a checkpoint,
-// which carries inside.jsonl and the signals, tells what an uninterrupted one would. Where inside.jsonl cannot be
-// written, that is noted once, and training goes on without it.
+// All that it tells is a function of the losses and of what stands inside, so a run that goes on from a
+// checkpoint, which carries inside.jsonl and the signals, tells what an uninterrupted one would. Where
+// inside.jsonl cannot be written, that is noted once, and training goes on without it.
 
 #include <cstdint>
 #include <deque>

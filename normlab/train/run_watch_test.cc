@@ -120,20 +120,21 @@ TEST(RunWatch, LookingInsideCanBeSwitchedOnAndOffAtAResumption) {
   EXPECT_EQ(Steps(run.path()), (std::vector<int64_t>{9, 12, 15}));
 }
 
-// a bias of block 1 is made large after step 40. The activations behind it move at step 41, and the loss with
-// them; nothing before it does.
+// a bias of block 1 is made large after step 40. The activations behind it move at step 41, and the
+// loss with them; nothing before it does.
 TEST(RunWatch, ASpikeIsLookedIntoAndSaysWhatMovedFirst) {
   const TempFolder run;
   const RunRecord record =
-      Train(run.path(), SmallConfig({"steps=60", "learning_rate=0.01", "norm_type=rmsnorm"}), {.inside_every = 50},
-            {.after_step = 40, .tensor = "trf_blocks.1.ff.layers.2.bias", .value = 5});
+      Train(run.path(), SmallConfig({"steps=60", "learning_rate=0.01", "norm_type=rmsnorm"}),
+            {.inside_every = 50}, {.after_step = 40, .tensor = "trf_blocks.1.ff.layers.2.bias", .value = 5});
   ASSERT_EQ(record.spikes.size(), 1u);
   const SpikeRecord& spike = record.spikes[0];
   EXPECT_EQ(spike.loss.step, 41);
   EXPECT_GT(spike.loss.loss, spike.loss.before + 0.05);
   ASSERT_FALSE(spike.moved.empty()) << DumpJson(ToJson(spike));
   EXPECT_LE(spike.moved.size(), SpikeRecord::kMostMoved);
-  // Attention may be on the move on its own before; of what moves now, the input behind that bias comes first.
+  // Attention may be on the move on its own before; of what moves now, the input behind that bias comes
+  // first.
   const auto first_now =
       std::ranges::find_if(spike.moved, [](const MovedSignal& signal) { return signal.step == 41; });
   ASSERT_NE(first_now, spike.moved.end());
@@ -151,8 +152,8 @@ TEST(RunWatch, ASpikeIsLookedIntoAndSaysWhatMovedFirst) {
 TEST(RunWatch, SpikesAreSeenWithoutLookingInside) {
   const TempFolder run;
   const RunRecord record =
-      Train(run.path(), SmallConfig({"steps=60", "learning_rate=0.01", "norm_type=rmsnorm"}), {.inside_every = 0},
-            {.after_step = 40, .tensor = "trf_blocks.1.ff.layers.2.bias", .value = 5});
+      Train(run.path(), SmallConfig({"steps=60", "learning_rate=0.01", "norm_type=rmsnorm"}),
+            {.inside_every = 0}, {.after_step = 40, .tensor = "trf_blocks.1.ff.layers.2.bias", .value = 5});
   ASSERT_EQ(record.spikes.size(), 1u);
   EXPECT_TRUE(record.spikes[0].moved.empty());
   EXPECT_TRUE(ToJson(record.spikes[0])["first"].is_null());
@@ -161,14 +162,16 @@ TEST(RunWatch, SpikesAreSeenWithoutLookingInside) {
 // T-33
 TEST(RunWatch, ADivergenceNamesTheFirstPlaceAndTheLastFiniteNumbersAreKept) {
   const TempFolder run;
-  const RunRecord record = Train(run.path(), SmallConfig({"steps=60"}), {.inside_every = 20},
-                                 {.after_step = 30, .tensor = "trf_blocks.1.att.out_proj.bias", .value = NAN});
+  const RunRecord record =
+      Train(run.path(), SmallConfig({"steps=60"}), {.inside_every = 20},
+            {.after_step = 30, .tensor = "trf_blocks.1.att.out_proj.bias", .value = NAN});
   ASSERT_EQ(record.status, RunStatus::kDiverged);
   ASSERT_TRUE(record.divergence.has_value());
   EXPECT_EQ(record.divergence->step, 30);  // from 0
   EXPECT_EQ(record.divergence->activation, "trf_blocks.1.norm2, input");
   EXPECT_EQ(record.divergence->last_inside_step, 30);
-  EXPECT_SAYS(record.divergence->ToString(), {"step 31", "first non-finite activation: trf_blocks.1.norm2, input"});
+  EXPECT_SAYS(record.divergence->ToString(),
+              {"step 31", "first non-finite activation: trf_blocks.1.norm2, input"});
   EXPECT_EQ(Steps(run.path()), (std::vector<int64_t>{1, 20, 30}));
   const Json last = Lines(run.path()).back();
   EXPECT_EQ(last["why"], "divergence");
@@ -192,7 +195,8 @@ TEST(RunWatch, ALossThatStaysAboveItsStartIsToldEarly) {
   const TempFolder run;
   std::vector<std::string> notes;
   int64_t steps_done = 0;
-  const TrainConfig config = SmallConfig({"steps=60", "learning_rate=3", "warmup_fraction=0", "norm_type=no_norm"});
+  const TrainConfig config =
+      SmallConfig({"steps=60", "learning_rate=3", "warmup_fraction=0", "norm_type=no_norm"});
   RunOptions options{.folder = run.path(), .measure_bound = false};
   options.on_progress = [&](const RunProgress& now) { steps_done = now.steps_done; };
   options.on_note = [&](const std::string& note) {

@@ -22,7 +22,8 @@ struct SpikeRecord {
   static constexpr size_t kMostMoved = 8;
 
   stats::LossSpike loss;
-  // The earliest first; at one step activations, gradients, updates, of each the largest first. At most kMostMoved.
+  // The earliest first; at one step activations, gradients, updates, of each the largest first. At most
+  // kMostMoved.
   std::vector<MovedSignal> moved;
   bool operator==(const SpikeRecord&) const = default;
 };

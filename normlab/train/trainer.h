@@ -24,9 +24,9 @@ struct Divergence {
   int64_t step = 0;                   // from 0
   std::string what;                   // "loss", "gradient norm" or "the bound of the next weights"
   std::optional<std::string> tensor;  // the first parameter, in forward order, whose gradient is not finite
-  // The first norm, in forward order, that saw or gave a value that is not finite: "trf_blocks.2.norm1, input".
+  // The first norm, in forward order, of which one is not finite: "trf_blocks.2.norm1, input" or ", output".
   std::optional<std::string> activation;
-  double value = 0;                   // nan or inf
+  double value = 0;                         // nan or inf
   std::optional<int64_t> last_inside_step;  // of the last line of inside.jsonl, from 1
   std::string ToString() const;
 };
@@ -83,10 +83,10 @@ class Trainer {
   const View& first_moments() const { return m_; }
   const View& second_moments() const { return v_; }
 
-  // The update of the last step: what AdamW was asked to do, the step from 1. Nothing before the first one here.
+  // The update of the last step, its step from 1: what AdamW was asked to do. Nothing before the first one.
   const std::optional<AdamWArgs>& last_update() const { return last_update_; }
 
-  // The norm of each tensor of flat memory that is laid out as the weights, in the order of parameters().all().
+  // The norm of each tensor in flat memory that is laid out as the weights; the order of parameters().all().
   std::vector<double> TensorNorms(const View& flat);
 
   // Runs one forward and backward pass whose result is thrown away: memory is touched and caches are filled,

@@ -27,7 +27,7 @@ import tempfile
 
 HOME = pathlib.Path(__file__).resolve().parent.parent
 # What a build, a run, a study or a reader makes: not in the repository.
-OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "model.safetensors", "study.json", "results.json", "results.csv",
+OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "inside.jsonl", "signals.json", "model.safetensors", "study.json", "results.json", "results.csv",
            "checkpoints/*", "speeds.json", "steps.json", "peers.json", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
 FOREIGN_OPTIONS = {"--gtest_filter", "--install", "--prefix"}
 FILE = re.compile(r"[\w.*<>-]+(/[\w.*<>-]+)*(/|\.(h|hpp|c|cc|py|md|txt|json|jsonl|csv|cmake|safetensors|so))")

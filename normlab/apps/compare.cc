@@ -55,6 +55,7 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
   if (arguments.status) return ShowStatus(arguments);
   const CheckpointPolicy checkpoints = MakeCheckpointPolicy(arguments.checkpoints);
   Retries(arguments);
+  InsideEvery(arguments.run);  // refused before anything is written
   Grid grid = MakeCompareGrid(arguments);
 
   const CellShare share = ShareOf(arguments, Threads(arguments.run));

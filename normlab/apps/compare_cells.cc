@@ -37,6 +37,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
   Progress progress(environment.progress);
   InterruptGuard interrupt;
   std::map<size_t, LossWatch> watches;  // by cell
+  const std::optional<int64_t> inside_every = InsideEvery(arguments.run);
   const CellRunner runner = [&](const CellRun& run) {
     return RunTraining(run.config, tokens,
                        {.folder = run.folder,
@@ -46,6 +47,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
                         .checkpoints = checkpoints,
                         .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
+                        .inside_every = inside_every,
                         .on_progress = run.on_progress,
                         .on_note = run.on_note,
                         .stop = run.stop});

@@ -85,6 +85,13 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
           "bit of a loss")
       ->type_name("N")
       ->group(how);
+  parser
+      .add_option("--inside", arguments.inside,
+                  "writes what stands inside every N steps to inside.jsonl: the norms' inputs and outputs, "
+                  "gradients and updates of every tensor; 0: never (default: about 30 times a run); changes "
+                  "no bit of a loss")
+      ->type_name("N")
+      ->group(how);
   parser.add_flag("--json", arguments.json, json_description)->group(how);
 }
 
@@ -142,6 +149,11 @@ int Threads(const RunArguments& arguments) {
         "--threads {} or raise the limit",
         threads, startable, std::max(1, startable));
   return threads;
+}
+
+std::optional<int64_t> InsideEvery(const RunArguments& arguments) {
+  if (!arguments.inside) return std::nullopt;
+  return WholeNumber("--inside", *arguments.inside, 0, int64_t{1} << 40);
 }
 
 std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments) {

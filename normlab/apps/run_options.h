@@ -23,7 +23,7 @@ struct RunArguments {
   std::vector<std::string> data, set;
   std::string out;
   std::string preset = "tiny";
-  std::optional<std::string> config, steps, batch, context, dtype, threads;
+  std::optional<std::string> config, steps, batch, context, dtype, threads, inside;
   bool recompute = false, json = false;
 };
 
@@ -44,6 +44,9 @@ TrainConfig MakeConfig(const RunArguments& arguments, const std::vector<Assignme
 // --threads, or what the process may use; says so where it is more than that. Throws UsageError for a number
 // that makes no sense here, and Error where the system refuses to start so many.
 int Threads(const RunArguments& arguments);
+
+// --inside; nothing where it is not given.
+std::optional<int64_t> InsideEvery(const RunArguments& arguments);
 
 // The files of --data as tokens.
 std::shared_ptr<const TokenSource> ReadData(const RunArguments& arguments);

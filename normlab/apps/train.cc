@@ -19,6 +19,7 @@
 #include "normlab/base/text.h"
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/kernels/cpu/stream.h"
+#include "normlab/study/insides.h"
 #include "normlab/study/text_table.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
@@ -39,11 +40,14 @@ constexpr const char* kFooter =
     "  normlab train --resume --out run\n"
     "      goes on after Ctrl-C, a crash or kill -9, with the bits of a run that\n"
     "      never stopped; configuration and data are those of the run\n"
+    "  normlab train --data text.txt --out run --inside 50\n"
+    "      looks inside every 50 steps: docs/insides.md says what it finds there\n"
     "\n"
     "DIR holds run.json (what ran, and how it ended), metrics.jsonl (one line a\n"
-    "step), model.safetensors (the trained weights) and, until the run is done,\n"
-    "checkpoints. A run that diverges is recorded, leaves its last good weights as a\n"
-    "checkpoint, and exits 1. Ctrl-C and SIGTERM write a checkpoint and end.";
+    "step), inside.jsonl (what stood inside), model.safetensors (the trained weights)\n"
+    "and, until the run is done, checkpoints. A run that diverges is recorded, leaves\n"
+    "its last good weights as a checkpoint, and exits 1. Ctrl-C and SIGTERM write a\n"
+    "checkpoint and end.";
 
 struct TrainArguments {
   RunArguments run;
@@ -181,9 +185,20 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
   if (record.test_loss)
     text += Line("test loss", fmt::format("{:.4f} nats over {}", *record.test_loss,
                                           Counted(record.test_block_losses.size(), "held-out window")));
+  if (const auto share = MedianMeanShare(record))
+    text += Line("inside",
+                 fmt::format("the mean of a row holds {:.3g}% of its mean square at the norms' "
+                             "inputs (median over sites); {:.1g}% of the time of training went into looking",
+                             100 * *share, 100 * record.inside_time_s / record.time_s));
+  constexpr size_t kShownSpikes = 3;
+  for (size_t i = 0; i < std::min(kShownSpikes, record.spikes.size()); ++i)
+    text += Line("spike", Describe(record.spikes[i]));
+  if (record.spikes.size() > kShownSpikes)
+    text += Line(
+        "", fmt::format("and {}, in run.json", Counted(record.spikes.size() - kShownSpikes, "more spike")));
   text += Line("memory", fmt::format("{} at the most", FormatBytes(static_cast<double>(record.peak_bytes))));
   std::string written;
-  for (const char* name : {kRecordFile, kMetricsFile, kModelFile})
+  for (const char* name : {kRecordFile, kMetricsFile, kInsideFile, kModelFile})
     if (fs::exists(folder / name)) written += (written.empty() ? "" : ", ") + std::string(name);
   return text + Line("written", Printable(folder.string()) + ": " + written);
 }
@@ -299,7 +314,8 @@ int Train(const TrainArguments& arguments, const Environment& environment) {
         "--resume goes on with the weights of the run, --init-weights starts a new one; give one of them");
   RunOptions options{.folder = folder,
                      .checkpoints = MakeCheckpointPolicy(arguments.checkpoints),
-                     .profile = arguments.profile};
+                     .profile = arguments.profile,
+                     .inside_every = InsideEvery(arguments.run)};
 
   std::optional<Resumption> resumed;
   const auto find = [&](const std::function<void(const std::string&)>& note) {

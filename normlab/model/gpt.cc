@@ -74,6 +74,7 @@ Gpt::Gpt(Device& device, const GptConfig& config, double init, const GptShape& s
 
 Gpt::NormSite Gpt::MakeNormSite(const std::string& name, NormKind kind) const {
   NormSite site;
+  site.name = name;
   site.spec = config_.Norm();
   site.spec.kind = kind;
   site.weight = Weight(name + ".scale");
@@ -412,6 +413,20 @@ void Gpt::Backward(bool accumulate) {
                              .dposition = dposition_,
                              .accumulate_token = accumulate || config_.tie_weights,
                              .accumulate_position = accumulate});
+}
+
+std::vector<Gpt::NormActivations> Gpt::Norms() const {
+  std::vector<NormActivations> norms;
+  if (shape_.recompute) return norms;
+  const auto add = [&](const NormSite& site) {
+    norms.push_back({.site = site.name, .spec = site.spec, .x = site.x, .y = site.y, .alpha = site.alpha});
+  };
+  for (const Block& block : blocks_) {
+    add(block.norm1);
+    add(block.norm2);
+  }
+  add(final_);
+  return norms;
 }
 
 std::vector<Gpt::Product> Gpt::Products() const {

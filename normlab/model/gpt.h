@@ -57,6 +57,16 @@ class Gpt {
   void LossesAndGradients(std::span<const int32_t> inputs, std::span<const int32_t> targets,
                           double gradient_scale, bool accumulate, std::span<double> losses);
 
+  // What each norm saw in the last pass, in forward order. The next pass writes that memory anew. Empty where
+  // activations are computed again: the blocks have shared their memory.
+  struct NormActivations {
+    std::string site;  // "trf_blocks.0.norm1", "final_norm": its tensors without their last part
+    NormSpec spec;
+    View x, y;   // [R, C]: what is normalized, and the result; one memory where the norm is the identity
+    View alpha;  // absent where the norm has none
+  };
+  std::vector<NormActivations> Norms() const;
+
   // The matrix products of one LossesAndGradients, for the bound on its time. Attention appears as the T x T
   // products of one head; `times` counts only the part that causality leaves.
   struct Product {
@@ -76,6 +86,7 @@ class Gpt {
 
  private:
   struct NormSite {
+    std::string name;
     NormSpec spec;
     View weight, bias, alpha;  // absent where the norm has none
     View dweight, dbias, dalpha;

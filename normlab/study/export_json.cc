@@ -3,6 +3,8 @@
 #include "normlab/study/export.h"
 #include "normlab/study/headline.h"
 
+#include "normlab/study/insides.h"
+
 namespace normlab {
 namespace {
 
@@ -31,6 +33,14 @@ Json StudyJson(const StudyResults& results) {
   json["counts"] = ToJson(results.counts);
   json["data"] = plan.data;
   return json;
+}
+
+Json SpikesJson(const SpikeSummary& spikes) {
+  return {{"count", spikes.spikes},
+          {"runs", spikes.runs},
+          {"runs_with_spikes", spikes.runs_with_spikes},
+          {"not_recovered", spikes.not_recovered},
+          {"median_recovery", ToJson(spikes.median_recovery)}};
 }
 
 Json VariantJson(const PlannedVariant& planned, const VariantSummary& summary) {
@@ -87,6 +97,10 @@ Json CellJson(const StudyPlan& plan, const Cell& cell) {
   Json blocks = Json::array();
   for (const double loss : record.test_block_losses) blocks.push_back(ToJson(loss));
   json["test_block_losses"] = known(std::move(blocks));
+  Json spikes = Json::array();
+  for (const SpikeRecord& spike : record.spikes) spikes.push_back(ToJson(spike));
+  json["spikes"] = known(std::move(spikes));
+  json["inside"] = record.inside;
   return json;
 }
 
@@ -173,8 +187,12 @@ Json ResultsJson(const StudyResults& results) {
   json["headline"] = OrNull(Headline(results));
   json["study"] = StudyJson(results);
   json["variants"] = Json::array();
-  for (size_t v = 0; v < results.variants.size(); ++v)
-    json["variants"].push_back(VariantJson(results.plan.variants[v], results.variants[v]));
+  for (size_t v = 0; v < results.variants.size(); ++v) {
+    Json variant = VariantJson(results.plan.variants[v], results.variants[v]);
+    variant["spikes"] = SpikesJson(SummarizeSpikes(results.cells, v));
+    variant["median_mean_share"] = ToJson(MedianMeanShare(results.cells, v));
+    json["variants"].push_back(std::move(variant));
+  }
   json["cells"] = Json::array();
   for (const Cell& cell : results.cells) json["cells"].push_back(CellJson(results.plan, cell));
   json["comparisons"] = Json::array();

@@ -6,6 +6,7 @@
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/headline.h"
+#include "normlab/study/insides.h"
 #include "normlab/study/text_table.h"
 
 namespace normlab {
@@ -312,6 +313,7 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
   if (results.comparisons.empty()) return text;
   text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
   text += "\n" + Explanations(results, columns);
+  if (const std::string insides = InsidesText(results, columns); !insides.empty()) text += "\n" + insides;
   text += "\n" + (results.plan.aa ? AboutAa(results.plan, columns) : AlsoDiffers(results, columns));
   text += "\n" + Wrap(
                      "Seeds vary the initial weights and the order of the data. They do not vary the text, "

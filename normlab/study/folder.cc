@@ -76,6 +76,11 @@ void TakeRecord(Cell& cell, RunRecord record) {
         cell.status = CellStatus::kDiverged;
         cell.reason = "the test loss is not finite";
       }
+      if (record.loss_above_start_since) {  // nor is one of a run that learned nothing
+        cell.status = CellStatus::kDiverged;
+        cell.reason = fmt::format("the training loss stayed above that of the first step from step {} on",
+                                  *record.loss_above_start_since);
+      }
       if (!record.error.empty()) {  // its weights, which were asked for, could not be saved: it runs again
         cell.status = CellStatus::kFailed;
         cell.reason = record.error;

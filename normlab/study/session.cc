@@ -9,6 +9,7 @@
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
+#include "normlab/base/text.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run_folder.h"
 
@@ -87,9 +88,10 @@ void Study::Session::RunCell(const Waiting& next, std::unique_lock<std::mutex>& 
       const std::lock_guard guard(mutex_);
       Report(*place, now);
     };
-    made.on_note = [this](const std::string& text) {
+    made.on_note = [this, place](const std::string& text) {
       const std::lock_guard guard(mutex_);
-      Note(text);
+      const CellProgress cell = Told(*place);
+      Note(fmt::format("{}, seed {}: {}", Printable(cell.variant), cell.seed, text));
     };
     return made;
   }();
@@ -139,7 +141,8 @@ std::string Study::Session::Compute(const CellRun& run, std::optional<RunRecord>
     RemoveTemporaries(run.folder);
     // Of an attempt that did not finish, only what it can go on with stays.
     if (!run.resume_from)
-      for (const char* file : {kRecordFile, kMetricsFile, kModelFile}) fs::remove(run.folder / file);
+      for (const char* file : {kRecordFile, kMetricsFile, kInsideFile, kModelFile})
+        fs::remove(run.folder / file);
     record = runner_(run);
     return "";
   } catch (const std::bad_alloc&) {

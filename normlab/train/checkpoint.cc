@@ -170,7 +170,8 @@ std::optional<fs::path> LatestCheckpoint(const fs::path& run,
   return list.complete.back();
 }
 
-void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record) {
+void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord& record,
+                    const std::map<std::string, std::string>& more) {
   CheckpointState state{.position = trainer.position(), .record = record};
   const fs::path folder = CheckpointsOf(run);
   CreateDirectories(folder);
@@ -192,6 +193,10 @@ void SaveCheckpoint(const fs::path& run, const Trainer& trainer, const RunRecord
     write(kGradients, {{"", trainer.model().gradients()}}, NonFinite::kAllowed);
   state.files[kMetricsFile] =
       CopyLines(run / kMetricsFile, checkpoint.temporary() / kMetricsFile, state.position.step);
+  for (const auto& [name, bytes] : more) {
+    WriteFileAtomic(checkpoint.temporary() / name, bytes);
+    state.files[name] = {.bytes = bytes.size(), .hash = HashHex(bytes)};
+  }
   WriteCheckpointState(checkpoint.temporary(), state);
   checkpoint.Commit();
 }

@@ -6,7 +6,8 @@
 //   RUN/checkpoints/step-00000100-micro-0003    and 3 micro-batches of the next one
 //     model.safetensors, optimizer.safetensors  weights; AdamW's moments, as m.NAME and v.NAME
 //     gradients.safetensors                     inside a step only
-//     metrics.jsonl                             the run's lines so far
+//     metrics.jsonl, inside.jsonl               the run's lines so far
+//     signals.json                              of the last steps (train/run_watch.h)
 //     state.json                                where and what the run is, size and hash of the other files
 //
 // state.json carries its own checksum, and each tensor file the position, so that damage and files of two
@@ -51,9 +52,10 @@ CheckpointList ListCheckpoints(const std::filesystem::path& run);
 std::optional<std::filesystem::path> LatestCheckpoint(
     const std::filesystem::path& run, const std::function<void(const std::string&)>& note = {});
 
-// Writes a checkpoint of the trainer, and removes what killed writers left. Where it throws, those that were
-// there are still there. Weights that are not finite are refused.
-void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record);
+// Writes a checkpoint of the trainer with `more` files, by name, and removes what killed writers left. Where
+// it throws, those that were there are still there. Weights that are not finite are refused.
+void SaveCheckpoint(const std::filesystem::path& run, const Trainer& trainer, const RunRecord& record,
+                    const std::map<std::string, std::string>& more = {});
 
 // Removes what the checkpoint of `latest` makes useless: all but the last `keep`, itself counted, and those
 // of later steps (left when a run went on from an earlier one).

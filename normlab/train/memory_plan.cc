@@ -10,6 +10,7 @@
 #include "normlab/kernels/arena.h"
 #include "normlab/kernels/cpu/planning_device.h"
 #include "normlab/model/gpt.h"
+#include "normlab/train/inside.h"
 #include "normlab/train/trainer.h"
 
 namespace normlab {
@@ -88,8 +89,8 @@ MemoryPlan PlanMemory(const TrainConfig& config, const MemoryPlanRequest& reques
   const size_t rows = static_cast<size_t>(config.MicroBatch() * config.Window());
   const size_t largest = LargestTensor(parameters);
   const size_t initializing = largest * sizeof(double);
-  plan.temporary =
-      std::max(initializing, device->timing_bytes()) + rows * (2 * sizeof(int32_t) + sizeof(double));
+  plan.temporary = std::max({initializing, device->timing_bytes(), InsideBytes(config)}) +
+                   rows * (2 * sizeof(int32_t) + sizeof(double));
   plan.program = kProgramBytes + runs * (kProgramBytesPerThread * static_cast<size_t>(request.threads) +
                                          PackedBytes(plan.device_bytes()));
   for (size_t* part : {&plan.weights, &plan.gradients, &plan.moments, &plan.operand_weights,

@@ -14,6 +14,7 @@
 #include "normlab/kernels/profiling_device.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run_folder.h"
+#include "normlab/train/run_watch.h"
 #include "normlab/train/tensor_file.h"
 
 namespace normlab {
@@ -111,6 +112,7 @@ class Run {
   RunRecord Go() {
     // What may be refused comes before anything is written.
     if (options_.resume_from) Resume(*options_.resume_from);
+    if (!watch_) Watch(DefaultInsideEvery(trainer_.config().steps));
     if (options_.initial_weights) TakeWeights(*options_.initial_weights);
     if (options_.on_start) options_.on_start(trainer_);
     StartFolder();
@@ -127,11 +129,11 @@ class Run {
       // A finished run stays finished where only its weights could not be saved.
       if (record_.status != RunStatus::kDone) record_.status = RunStatus::kFailed;
       record_.error = e.what();
-      TakeMemory();
+      CompleteRecord();
       WriteRecord();
       throw;
     }
-    TakeMemory();
+    CompleteRecord();
     WriteRecord();
     CleanUp();
     return record_;
@@ -158,8 +160,16 @@ class Run {
     record_.time_s = then.time_s;
     record_.resumed_from = then.resumed_from;
     record_.resumed_from.push_back(state.position.step);
+    Watch(then.inside_every.value_or(DefaultInsideEvery(trainer_.config().steps)));
+    watch_->Resume(checkpoint, then, past_.losses);
     for (size_t i = 0; i < past_.losses.size(); ++i)
       pace_.Add(past_.losses[i], past_.times[i], trainer_.config().TokensPerStep());
+  }
+
+  void Watch(int64_t every_by_default) {
+    watch_.emplace(trainer_, options_.inside_every.value_or(every_by_default), options_.folder,
+                   [this](const std::string& text) { Note(text); });
+    watch_->TellTo(record_);
   }
 
   void TakeWeights(const std::filesystem::path& path) {
@@ -178,6 +188,7 @@ class Run {
       WriteFileAtomic(options_.folder / kMetricsFile, ReadFile(*options_.resume_from / kMetricsFile));
     else
       std::filesystem::remove(options_.folder / kMetricsFile);
+    watch_->StartFile(options_.resume_from);
     std::filesystem::remove(options_.folder / kModelFile);
     WriteRecord();
   }
@@ -219,6 +230,7 @@ class Run {
       if (metrics) metrics->Append(DumpJson(MetricsLine(step)));
       if (step.divergence) {
         record_.divergence = step.divergence;
+        record_.divergence->last_inside_step = watch_->AfterDivergence();
         record_.status = RunStatus::kDiverged;
         break;
       }
@@ -228,6 +240,7 @@ class Run {
       losses.push_back(step.loss);
       times.push_back(step.time_s);
       pace_.Add(step.loss, step.time_s, step.tokens);
+      watch_->After(step);
       Report(RunProgress::Phase::kTraining);
       if (SaveIsDue(/*after_step=*/true)) SaveState();
     }
@@ -281,10 +294,12 @@ class Run {
     if (options_.folder.empty() || nothing_new) return;
     Report(RunProgress::Phase::kSaving);  // gigabytes take their time
     RunRecord record = record_;           // a run that goes on from here has neither ended nor diverged
+    watch_->TellTo(record);
     record.status = RunStatus::kRunning;
     record.divergence.reset();
-    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step),
-                             [&] { SaveCheckpoint(options_.folder, trainer_, record); });
+    const bool saved = TryTo(fmt::format("no checkpoint of step {}", position.step), [&] {
+      SaveCheckpoint(options_.folder, trainer_, record, watch_->CheckpointFiles());
+    });
     if (saved) {
       saved_ = position;
       TryTo("an older checkpoint stays",
@@ -350,7 +365,8 @@ class Run {
     options_.on_progress(progress);
   }
 
-  void TakeMemory() {
+  void CompleteRecord() {
+    watch_->TellTo(record_);
     record_.peak_bytes = device_->peak_bytes();
     record_.process_peak_bytes = ProcessPeakBytes();
   }
@@ -365,6 +381,7 @@ class Run {
   ProfilingDevice profiling_device_;
   Trainer trainer_;
   RunRecord record_;
+  std::optional<RunWatch> watch_;
   PastSteps past_;  // of all parts of the run
   Pace pace_;
   double phase_share_ = 0;

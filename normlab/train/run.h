@@ -1,8 +1,8 @@
 #pragma once
-// One run as a folder: run.json (what ran, and how it ended), metrics.jsonl (one line a step),
-// model.safetensors (the trained weights) and, until it has ended, checkpoints (train/checkpoint.h). A run
-// that goes on from one has the bits of a run that never stopped. The record is written atomically at the
-// start and at the end.
+// One run as a folder: run.json (what ran, and how it ended), metrics.jsonl (one line a step), inside.jsonl
+// (what stood inside, every N steps), model.safetensors (the trained weights) and, until it has ended,
+// checkpoints (train/checkpoint.h). A run that goes on from one has the bits of a run that never stopped. The
+// record is written atomically at the start and at the end.
 
 #include <atomic>
 #include <filesystem>
@@ -51,10 +51,14 @@ struct RunOptions {
   std::optional<double> products_bound_s;                // known from an equal run: not measured again
   std::optional<double> copy_bytes_per_s;                // of a plain copy here, for the bound
   bool profile = false;                                  // keep the time of each kind of operation
+  // Steps between two looks inside (train/run_watch.h), 0: none; unset: as the run that goes on did, or
+  // DefaultInsideEvery. Changes no bit of the run.
+  std::optional<int64_t> inside_every;
   std::function<void(const RunProgress&)> on_progress;
-  std::function<void(const Trainer&)> on_start;     // model and data are ready, nothing is written
-  std::function<void(const StepBound&)> on_bound;   // before the first step, where it is measured
-  std::function<void(const std::string&)> on_note;  // a checkpoint that could not be written or removed
+  std::function<void(const Trainer&)> on_start;    // model and data are ready, nothing is written
+  std::function<void(const StepBound&)> on_bound;  // before the first step, where it is measured
+  // A checkpoint that could not be written or removed; a loss that stays above its start.
+  std::function<void(const std::string&)> on_note;
   // Set: ends after the micro-batch or test window under way, with a checkpoint, as kInterrupted.
   const std::atomic<bool>* stop = nullptr;
 };

@@ -7,6 +7,7 @@ namespace normlab {
 
 inline constexpr const char* kRecordFile = "run.json";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kInsideFile = "inside.jsonl";
 inline constexpr const char* kModelFile = "model.safetensors";
 
 inline std::filesystem::path CheckpointsOf(const std::filesystem::path& run) { return run / "checkpoints"; }

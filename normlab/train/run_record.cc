@@ -26,6 +26,8 @@ Json DivergenceToJson(const Divergence& divergence) {
   return {{"step", divergence.step},
           {"what", divergence.what},
           {"tensor", divergence.tensor ? Json(*divergence.tensor) : Json()},
+          {"activation", divergence.activation ? Json(*divergence.activation) : Json()},
+          {"last_inside_step", divergence.last_inside_step ? Json(*divergence.last_inside_step) : Json()},
           {"value", ToJson(divergence.value)}};
 }
 
@@ -88,6 +90,13 @@ Json ToJson(const RunRecord& record) {
   json["copy_bytes_per_s"] = ToJson(record.copy_bytes_per_s);
   json["bound_s"] = ToJson(record.bound_s);
   json["bound_share"] = ToJson(record.bound_share);
+  json["inside_every"] = record.inside_every ? Json(*record.inside_every) : Json();
+  json["inside_time_s"] = ToJson(record.inside_time_s);
+  json["spikes"] = Json::array();
+  for (const SpikeRecord& spike : record.spikes) json["spikes"].push_back(ToJson(spike));
+  json["loss_above_start_since"] =
+      record.loss_above_start_since ? Json(*record.loss_above_start_since) : Json();
+  json["inside"] = record.inside;
   json["peak_bytes"] = record.peak_bytes;
   json["process_peak_bytes"] = record.process_peak_bytes ? Json(*record.process_peak_bytes) : Json();
   json["test_block_losses"] = std::move(blocks);
@@ -128,6 +137,13 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
     record.copy_bytes_per_s = number("copy_bytes_per_s");
     record.bound_s = number("bound_s");
     record.bound_share = number("bound_share");
+    // Records of versions without these are read too.
+    record.inside_every = Optional<int64_t>(json, "inside_every");
+    record.inside_time_s = number("inside_time_s").value_or(0);
+    record.inside = json.value("inside", Json());
+    for (const Json& spike : json.value("spikes", Json::array()))
+      record.spikes.push_back(SpikeFromJson(spike));
+    record.loss_above_start_since = Optional<int64_t>(json, "loss_above_start_since");
     record.peak_bytes = json.at("peak_bytes").get<size_t>();
     record.process_peak_bytes = Optional<size_t>(json, "process_peak_bytes");
     for (const Json& loss : json.at("test_block_losses"))
@@ -136,7 +152,9 @@ RunRecord RunRecordFromJson(const Json& json, std::string_view source) {
       record.divergence = Divergence{.step = divergence.at("step").get<int64_t>(),
                                      .what = divergence.at("what").get<std::string>(),
                                      .tensor = Optional<std::string>(divergence, "tensor"),
-                                     .value = NumberFromJson(divergence.at("value"), "value")};
+                                     .activation = Optional<std::string>(divergence, "activation"),
+                                     .value = NumberFromJson(divergence.at("value"), "value"),
+                                     .last_inside_step = Optional<int64_t>(divergence, "last_inside_step")};
     return record;
   } catch (const nlohmann::json::exception& e) {
     Fail("{} is not a record of a run: {}; delete its folder to run it again", source, e.what());

@@ -13,6 +13,7 @@
 #include "normlab/data/tokens.h"
 #include "normlab/kernels/profiling_device.h"
 #include "normlab/train/machine.h"
+#include "normlab/train/spike_record.h"
 #include "normlab/train/trainer.h"
 
 namespace normlab {
@@ -45,6 +46,13 @@ struct RunRecord {
   size_t peak_bytes = 0;                     // device memory planned for this run, scratch included
   std::optional<size_t> process_peak_bytes;  // high-water mark of the process: may include other runs
   std::optional<Divergence> divergence;
+  std::optional<int64_t> inside_every;  // steps between two samples of what is inside; 0: none
+  double inside_time_s = 0;             // that watching the run took, in no step's time
+  Json inside;                          // null, or the norm sites at the last sample (SummaryToJson)
+  std::vector<SpikeRecord> spikes;      // of the training loss
+  // The step (from 1) since which the training loss has stayed above that of the first one, at the end of the
+  // run, where that is long enough to say that nothing was learned (stats/loss_course.h).
+  std::optional<int64_t> loss_above_start_since;
   std::string error;                  // of a failed run
   std::string started_at;             // UTC, ISO 8601
   Json initial_weights;               // null, or the file that training started from and its hash

@@ -38,6 +38,7 @@ GptShape ShapeOf(const TrainConfig& config) {
 std::string Divergence::ToString() const {
   std::string text = fmt::format("{} became {} at step {}", what, NonFiniteText(value), step + 1);
   if (tensor) text += fmt::format("; first non-finite gradient: {}", *tensor);
+  if (activation) text += fmt::format("; first non-finite activation: {}", *activation);
   return text;
 }
 
@@ -122,16 +123,19 @@ std::optional<StepResult> Trainer::StepOrPause(const std::function<bool()>& paus
         .low = model_.operand_weights(),
         .low_begin = model_.operand_begin(),
     };
-    if (StaysFinite(update, result.gradient_norm * update.gradient_scale))
+    if (StaysFinite(update, result.gradient_norm * update.gradient_scale)) {
       device_.AdamW(update);
-    else
+      last_update_ = update;
+    } else {
       result.divergence = Divergence{.step = position_.step,
                                      .what = "the bound of the next weights",
                                      .value = std::numeric_limits<double>::infinity()};
+    }
   } else {
     result.divergence = Divergence{.step = position_.step,
                                    .what = loss_finite ? "gradient norm" : "loss",
                                    .tensor = FirstNonFiniteGradient(),
+                                   .activation = FirstNonFiniteActivation(),
                                    .value = loss_finite ? result.gradient_norm : result.loss};
   }
   result.time_s = elapsed_s();
@@ -156,10 +160,34 @@ bool Trainer::StaysFinite(const AdamWArgs& update, double gradient) {
   return bound_.FitsFloat();
 }
 
+std::vector<double> Trainer::TensorNorms(const View& flat) {
+  std::vector<double> norms;
+  for (const Parameter& parameter : model_.parameters().all())
+    norms.push_back(Norm(flat.Slice(parameter.offset, parameter.offset + parameter.elements())));
+  return norms;
+}
+
 std::optional<std::string> Trainer::FirstNonFiniteGradient() {
-  for (const Parameter& parameter : model_.parameters().all()) {
-    const View gradient = model_.Gradient(parameter.name);
-    if (!std::isfinite(Norm(gradient.Reshaped({parameter.elements()})))) return parameter.name;
+  const std::vector<double> norms = TensorNorms(model_.gradients());
+  for (size_t i = 0; i < norms.size(); ++i)
+    if (!std::isfinite(norms[i])) return model_.parameters().all()[i].name;
+  return std::nullopt;
+}
+
+// Of the last micro-batch, row by row: it may be large, and time does not matter any more.
+std::optional<std::string> Trainer::FirstNonFiniteActivation() {
+  std::vector<double> row;
+  const auto finite = [&](const View& matrix) {
+    row.resize(static_cast<size_t>(matrix.cols()));
+    for (int64_t r = 0; r < matrix.rows(); ++r) {
+      device_.ReadBack(matrix.Slice(r, r + 1), row);
+      if (!std::ranges::all_of(row, [](double value) { return std::isfinite(value); })) return false;
+    }
+    return true;
+  };
+  for (const Gpt::NormActivations& norm : model_.Norms()) {
+    if (!finite(norm.x)) return norm.site + ", input";
+    if (!finite(norm.y)) return norm.site + ", output";
   }
   return std::nullopt;
 }

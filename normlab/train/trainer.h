@@ -24,7 +24,10 @@ struct Divergence {
   int64_t step = 0;                   // from 0
   std::string what;                   // "loss", "gradient norm" or "the bound of the next weights"
   std::optional<std::string> tensor;  // the first parameter, in forward order, whose gradient is not finite
-  double value = 0;                   // nan or inf
+  // The first norm, in forward order, of which one is not finite: "trf_blocks.2.norm1, input" or ", output".
+  std::optional<std::string> activation;
+  double value = 0;                         // nan or inf
+  std::optional<int64_t> last_inside_step;  // of the last line of inside.jsonl, from 1
   std::string ToString() const;
 };
 
@@ -80,6 +83,12 @@ class Trainer {
   const View& first_moments() const { return m_; }
   const View& second_moments() const { return v_; }
 
+  // The update of the last step, its step from 1: what AdamW was asked to do. Nothing before the first one.
+  const std::optional<AdamWArgs>& last_update() const { return last_update_; }
+
+  // The norm of each tensor in flat memory that is laid out as the weights; the order of parameters().all().
+  std::vector<double> TensorNorms(const View& flat);
+
   // Runs one forward and backward pass whose result is thrown away: memory is touched and caches are filled,
   // so that the first timed step is like the others. Changes no bit of the run. Not inside a step.
   void WarmUp();
@@ -103,6 +112,7 @@ class Trainer {
   // Whether no weight can leave fp32 by this update, whose gradient has this norm when it is scaled.
   bool StaysFinite(const AdamWArgs& update, double gradient);
   std::optional<std::string> FirstNonFiniteGradient();
+  std::optional<std::string> FirstNonFiniteActivation();
 
   Device& device_;
   TrainConfig config_;
@@ -116,6 +126,7 @@ class Trainer {
   std::vector<int32_t> inputs_, targets_;  // of one micro-batch
   std::vector<double> losses_;
   TrainPosition position_;
+  std::optional<AdamWArgs> last_update_;
   UpdateBound bound_{0, 0};
   int64_t bounded_steps_ = -1;  // steps after which bound_ holds
   std::optional<double> products_bound_;

@@ -157,6 +157,17 @@ class Compare(program.Case):
             self.assertEqual(done.stdout, plain)
             self.assertNotIn("\x1b", done.stdout + done.stderr)
 
+    # T-37
+    def test_a_variant_that_learns_nothing_is_told_early_and_diverged(self):
+        command = self.compare("--vary", "learning_rate=0.002,3", "--set", "norm_type=no_norm", "--set", "warmup_fraction=0",
+                               "--seeds", "3", steps="40")
+        done = self.good(*command)
+        self.assertRegex(done.stderr, r"note: learning_rate=3.*, seed \d: the training loss has been above the 5\.\d+ of its first step since step \d+")
+        results = self.results()
+        self.assertEqual(results["comparisons"][0]["verdict"], "diverged")
+        reasons = {cell["reason"] for cell in results["cells"] if cell["status"] == "diverged"}
+        self.assertIn("from step 2 on", " ".join(reasons))
+
     # S-09
     def test_fail_if_worse_follows_the_verdict_on_the_loss(self):
         command = self.compare("--vary", "learning_rate=0.002,1e-9", "--set", "norm_type=layernorm", "--seeds", "4", steps="60")

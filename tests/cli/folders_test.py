@@ -230,7 +230,7 @@ class Folders(program.Case):
         again = self.run_program("train", "--resume", "--out", "run")
         self.assertEqual(again.returncode, 1, again.stdout)
         self.assertRegex(again.stderr, r"normlab: error: .* left no weights: .*File too large.*--out")
-        self.assertIn("run: run.json, metrics.jsonl\n", again.stdout)
+        self.assertIn("run: run.json, metrics.jsonl, inside.jsonl\n", again.stdout)
 
     def test_a_cell_whose_weights_could_not_be_saved_runs_again(self):
         command = self.study("--save-models")

@@ -42,6 +42,8 @@ def outcome(run):
     return {
         "record": {key: record[key] for key in ("status", "steps_done", "tokens", "train_loss", "test_loss", "test_block_losses")},
         "metrics": [[line[key] for key in ("step", "loss", "learning_rate", "grad_norm")] for line in lines],
+        "spikes": record["spikes"],
+        "inside": (run / "inside.jsonl").read_text(encoding="ascii"),
         "weights": hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest(),
     }
 

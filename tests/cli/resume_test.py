@@ -64,6 +64,15 @@ class Resume(program.Case):
             self.assertEqual(column(now, key), column(lines, key))
         self.assertFalse((self.folder / "run/checkpoints").exists())
 
+    #
+    def test_looking_inside_can_be_switched_on_at_a_resumption(self):
+        self.with_checkpoints("--inside", "0")
+        self.assertFalse((self.folder / "run/inside.jsonl").exists())
+        self.good("train", "--resume", "--out", "run", "--inside", "2")
+        lines = (self.folder / "run/inside.jsonl").read_text(encoding="ascii").splitlines()
+        self.assertEqual([json.loads(line)["step"] for line in lines], [16, 18, 20])
+        self.assertEqual((self.folder / "run/model.safetensors").read_bytes(), (self.folder / "straight.safetensors").read_bytes())
+
     def test_a_finished_run_is_shown(self):
         self.good(*self.train())
         before = self.contents()

@@ -82,6 +82,28 @@ class Train(program.Case):
                 self.assertEqual(record["machine"]["bf16_products"], products)
                 self.assertIn("bf16 emulated", " ".join(done.stdout.split()))
 
+    #
+    def test_looking_inside_is_on_by_default_and_told(self):
+        done = self.good(*self.train("--norm", "dyt", steps="8"))
+        self.assertRegex(" ".join(done.stdout.split()), r"inside the mean of a row holds [\d.]+% of its mean square")
+        self.assertIn("inside.jsonl", done.stdout)
+        lines = [json.loads(line) for line in (self.folder / "run/inside.jsonl").read_text(encoding="ascii").splitlines()]
+        self.assertEqual([line["step"] for line in lines], list(range(1, 9)))
+        self.assertEqual([norm["site"] for norm in lines[0]["norms"]], ["trf_blocks.0.norm1", "trf_blocks.0.norm2", "final_norm"])
+        self.assertEqual(lines[0]["norms"][0]["saturated_share"], 0)
+        record = json.loads((self.folder / "run/run.json").read_text(encoding="utf-8"))
+        metrics = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text(encoding="ascii").splitlines()]
+        for line, step in zip(lines, metrics):
+            squares = sum(tensor["gradient_norm"] ** 2 for tensor in line["tensors"])
+            self.assertAlmostEqual(squares ** 0.5 / step["grad_norm"], 1, delta=1e-6)
+        self.assertEqual(record["inside_every"], 1)
+        self.assertGreater(record["inside_time_s"], 0)
+        self.assertEqual(record["spikes"], [])
+        for value in ("-1", "x", "1.5"):
+            self.refused(2, ["--inside", value, "whole number"], *self.train("--inside", value, out="other"))
+            self.refused(2, ["--inside", value], *self.compare("--inside", value, out="other"))
+        self.assertFalse((self.folder / "other").exists())
+
     def test_json_is_all_that_stands_on_stdout(self):
         record = json.loads(self.good(*self.train("--json")).stdout)
         self.assertEqual(record["steps_done"], 4)

@@ -11,6 +11,7 @@
 #include "normlab/apps/busy.h"
 #include "normlab/apps/checkpoint_options.h"
 #include "normlab/apps/command.h"
+#include "normlab/apps/compare_duel.h"
 #include "normlab/apps/interrupt.h"
 #include "normlab/apps/progress_line.h"
 #include "normlab/apps/run_options.h"
@@ -48,7 +49,8 @@ constexpr const char* kFooter =
     "Verdicts: losses are paired by seed; `lower loss` or `higher loss` needs a\n"
     "paired t interval without 0, simultaneous over all variants and declared looks;\n"
     "`equivalent` means smaller than --margin. One seed gives no verdict.\n"
-    "Speed is judged from whole runs; the interleaved speed duel is not there yet.";
+    "Speed is judged from a duel, for which all variants are in memory at one time\n"
+    "(`normlab duel --help` tells more); it is kept in duel.json, and run once.";
 
 struct CompareArguments {
   RunArguments run;
@@ -57,12 +59,6 @@ struct CompareArguments {
   std::vector<std::string> vary;
   bool fail_if_worse = false, save_models = false;
 };
-
-void RefuseWhatIsNotThereYet(const CompareArguments& arguments) {
-  if (arguments.duel && *arguments.duel != "0")
-    throw UsageError(
-        "--duel is not there yet: leave it out, or give --duel 0; times are compared from whole runs");
-}
 
 std::vector<VariedKey> VariedKeys(const CompareArguments& arguments,
                                   const std::vector<Assignment>& assignments) {
@@ -93,32 +89,19 @@ std::optional<std::vector<uint64_t>> SeedsAsked(const CompareArguments& argument
   return seeds;
 }
 
-// The name that a variant has for a user's baseline: aliases and unsaid forms are understood.
-std::string BaselineName(const std::string& asked, const Grid& grid) {
-  for (const Variant& variant : grid.variants)
-    if (variant.name == asked) return asked;
-  if (grid.varied_keys != std::vector<std::string>{"norm_type"}) return asked;
-  try {
-    return Name(ParseNormType(asked));
-  } catch (const Error&) {
-    return asked;  // refused later, with the names of the variants
-  }
-}
-
 StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& tokens, Grid grid,
                          const Device& device) {
   StudyRequest request{.seeds = SeedsAsked(arguments),
                        .data = DataIdentity(tokens),
                        .machine = DescribeMachine(device),
                        .started_at = UtcNow()};
-  if (arguments.baseline) request.baseline = BaselineName(*arguments.baseline, grid);
+  if (arguments.baseline) request.baseline = VariantName(*arguments.baseline, grid);
   if (arguments.margin) {
     request.margin_nats = PositiveNumber("--margin", *arguments.margin);
     if (request.margin_nats > 100)
       throw UsageError(fmt::format("--margin is {}; it must be at most 100 nats", *arguments.margin));
   }
-  if (arguments.speed_margin)
-    request.speed_margin = PositiveNumber("--speed-margin", *arguments.speed_margin) / 100;
+  if (arguments.speed_margin) request.speed_margin = Percentage("--speed-margin", *arguments.speed_margin);
   if (arguments.looks)
     request.looks = static_cast<int>(WholeNumber("--looks", *arguments.looks, 1, kMostLooks));
   for (const Variant& variant : grid.variants)
@@ -232,7 +215,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
 }
 
 int Compare(const CompareArguments& arguments, const Environment& environment) {
-  RefuseWhatIsNotThereYet(arguments);
+  const std::optional<double> duel_s = DuelSeconds(arguments.duel);
   const CheckpointPolicy checkpoints = MakeCheckpointPolicy(arguments.checkpoints);
   const std::vector<Assignment> assignments = Assignments(arguments.run);
   for (const Assignment& assignment : assignments)
@@ -275,6 +258,14 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
     study.WriteResults();
     environment.progress.write(fmt::format("all {} cells in \"{}\" are finished: nothing to run\n",
                                            study.plan().cells(), arguments.run.out));
+  }
+
+  if (study.ToRun() == 0 && !RunStudyDuel(study, duel_s, tokens, threads, available, environment)) {
+    environment.progress.write(fmt::format(
+        "normlab: interrupted in the speed duel; all {} cells are finished and safe in \"{}\". The "
+        "same command runs the duel.\n",
+        study.plan().cells(), arguments.run.out));
+    return kExitInterrupted;
   }
 
   const StudyResults results = study.Results();
@@ -335,7 +326,11 @@ Command AddCompare(CLI::App& program) {
       ->type_name("L")
       ->group(how);
   const std::string after = "What else";
-  parser->add_option("--duel", arguments->duel, "interleaved speed duel: not there yet, only 0")
+  parser
+      ->add_option(
+          "--duel", arguments->duel,
+          "how long steps of all variants take turns, after the cells, to judge speed (default a fifth "
+          "of the cells' training time; 0: not at all)")
       ->type_name("SECONDS")
       ->group(after);
   parser

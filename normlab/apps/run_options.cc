@@ -184,4 +184,9 @@ double PositiveNumber(std::string_view option, std::string_view text) {
   return value;
 }
 
+double Percentage(std::string_view option, std::string_view text) {
+  if (text.ends_with('%')) text.remove_suffix(1);
+  return PositiveNumber(option, text) / 100;
+}
+
 }  // namespace normlab::apps

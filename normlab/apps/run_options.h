@@ -64,5 +64,6 @@ MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int
 // what is allowed.
 int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low, int64_t high);
 double PositiveNumber(std::string_view option, std::string_view text);
+double Percentage(std::string_view option, std::string_view text);  // "0.5" or "0.5%" is 0.005
 
 }  // namespace normlab::apps

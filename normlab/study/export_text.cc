@@ -4,6 +4,7 @@
 
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
+#include "normlab/study/duel_text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/text_table.h"
 
@@ -34,7 +35,10 @@ std::string Verdict(const MetricComparison& comparison) {
   std::string word;
   switch (comparison.result.verdict) {
     case stats::Verdict::kNone:
-      word = comparison.result.n == 1 ? "one seed" : "no pair";
+      if (time)
+        word = comparison.result.test.empty() ? "no duel" : "no verdict";
+      else
+        word = comparison.result.n == 1 ? "one seed" : "no pair";
       break;
     case stats::Verdict::kBetter:
       word = time ? "less time" : "lower loss";
@@ -55,7 +59,7 @@ std::string Verdict(const MetricComparison& comparison) {
       word = "undecided";
       break;
   }
-  return comparison.interim ? word + "*" : word;
+  return comparison.interim && !time ? word + "*" : word;
 }
 
 // A ratio as a change: "-2.39%"; from tenfold on as a factor.
@@ -154,17 +158,24 @@ std::string LossTable(const StudyResults& results, size_t columns) {
   return table.Render(columns);
 }
 
+// Of a duel; without one, what whole runs took, which is not judged.
 std::string TimeTable(const StudyResults& results, size_t columns) {
-  TextTable table(
-      {{"training time"}, {"diff."}, {IntervalTitle(results.plan)}, {"p"}, {"n"}, {"verdict", true}});
+  const bool duel = results.duel.has_value();
+  const auto ratio = [](double value) { return fmt::format("{:.4f}", value); };
+  TextTable table({{duel ? "time of a step" : "training time"},
+                   {duel ? "ratio" : "diff."},
+                   {IntervalTitle(results.plan)},
+                   {duel ? "batches" : "n"},
+                   {"verdict", true}});
   for (const MetricComparison& comparison : results.comparisons) {
     if (comparison.metric != Metric::kTime) continue;
     const stats::Comparison& c = comparison.result;
     const std::string interval = c.ci_low && c.ci_high
-                                     ? fmt::format("[{}, {}]", Change(*c.ci_low), Change(*c.ci_high))
+                                     ? fmt::format("{} to {}", ratio(*c.ci_low), ratio(*c.ci_high))
                                      : std::string(kNothing);
-    table.AddRow({Printable(results.variants[comparison.variant].name), OrNothing(c.ratio, Change), interval,
-                  OrNothing(c.p_value, PValue), fmt::format("{}", c.n), Verdict(comparison)});
+    table.AddRow({Printable(results.variants[comparison.variant].name),
+                  duel ? OrNothing(c.ratio, ratio) : OrNothing(c.ratio, Change), interval,
+                  fmt::format("{}", c.n), Verdict(comparison)});
   }
   return table.Render(columns);
 }
@@ -176,8 +187,7 @@ std::string Legend(const StudyResults& results, size_t columns) {
   std::string text = fmt::format(
       "Differences are variant minus baseline, paired by seed; interval: {}, over {} and {} ({:.4g}% each); "
       "p: paired t test, unadjusted (Holm-adjusted in results.json). Margins stated beforehand: {:g} nats, "
-      "{:g}% of "
-      "time.",
+      "{:g}% of time.",
       IntervalName(plan), Counted(others, "comparison"), Counted(plan.looks, "declared look"),
       100 * any.confidence, plan.margin_nats, 100 * plan.speed_margin);
   if (plan.look() > 1 || plan.look() > plan.looks) text += fmt::format(" This is look {}.", plan.look());
@@ -272,11 +282,15 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
                      "its held-out part, "
                      "the learning rate or the machine, so nothing is claimed beyond those.",
                      columns);
-  text += Wrap(
-      "Times come from whole cells, one after another in alternating order, not from an interleaved duel: "
-      "weaker evidence, as the machine's speed may have drifted. Peak memory is counted, not judged.",
-      columns);
-  return text;
+  const std::string memory = " Peak memory is counted, not judged.";
+  if (results.duel)
+    return text + "\nThe duel: steps of all variants in turns.\n" + DuelMethod(*results.duel, columns) +
+           Wrap("Ratio: variant over baseline." + memory, columns);
+  return text + Wrap(
+                    "Speed is not judged without a duel (--duel): whole runs follow one another, and the "
+                    "machine's speed may have drifted meanwhile." +
+                        memory,
+                    columns);
 }
 
 }  // namespace normlab

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "normlab/model/parameters.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 namespace {
@@ -124,6 +125,16 @@ Grid MakeGrid(const TrainConfig& base, std::span<const VariedKey> keys) {
   }
   NoteSideEffects(grid, grid.notes);
   return grid;
+}
+
+std::string VariantName(const std::string& asked, const Grid& grid) {
+  if (std::ranges::find(grid.variants, asked, &Variant::name) != grid.variants.end()) return asked;
+  if (grid.varied_keys != std::vector<std::string>{"norm_type"}) return asked;
+  try {
+    return Name(ParseNormType(asked));
+  } catch (const Error&) {
+    return asked;  // the caller refuses it, with the names that there are
+  }
 }
 
 TrainConfig CellConfig(const Variant& variant, uint64_t seed) {

@@ -39,6 +39,10 @@ struct Grid {
 // cannot be varied (the seed is no variant; the held-out text is the yardstick of all).
 Grid MakeGrid(const TrainConfig& base, std::span<const VariedKey> keys);
 
+// The name that a variant has for whoever asks for it: where norm_type alone varies, aliases and unsaid forms
+// of a norm are understood. A name of no variant comes back as it is.
+std::string VariantName(const std::string& asked, const Grid& grid);
+
 // The configuration of one cell.
 TrainConfig CellConfig(const Variant& variant, uint64_t seed);
 

@@ -26,7 +26,7 @@ RUN = ["--set", "emb_dim=48", "--set", "n_layers=1", "--set", "n_heads=2", "--se
        "--batch", "8", "--set", "micro_batch=2", "--data", "text.txt", "--threads", "1", "--checkpoint-every", "3"]
 # --json: what is told on the way, a resumption too, goes to stderr.
 TRAIN = ["train", *RUN, "--norm", "fused_rmsnorm", "--steps", "600", "--json"]
-COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models"]
+COMPARE = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models", "--duel", "0"]
 
 
 def outcome(run):

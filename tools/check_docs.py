@@ -28,7 +28,7 @@ import tempfile
 HOME = pathlib.Path(__file__).resolve().parent.parent
 # What a build, a run, a study or a reader makes: not in the repository.
 OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "inside.jsonl", "signals.json", "model.safetensors", "study.json", "results.json", "results.csv",
-           "checkpoints/*", "speeds.json", "steps.json", "peers.json", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
+           "checkpoints/*", "speeds.json", "steps.json", "duel.json", "peers.json", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
 FOREIGN_OPTIONS = {"--gtest_filter", "--install", "--prefix"}
 FILE = re.compile(r"[\w.*<>-]+(/[\w.*<>-]+)*(/|\.(h|hpp|c|cc|py|md|txt|json|jsonl|csv|cmake|safetensors|so))")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -81,7 +81,7 @@ class Checker:
                          for line in path.read_text(encoding="utf-8").splitlines()}
         self.dev_help = self.output(root / "dev", "help")
         helps = [self.output(program, *command, "--help") for command in
-                 ([], ["list"], ["train"], ["compare"], ["bench", "kernels"], ["bench", "step"])]
+                 ([], ["list"], ["train"], ["compare"], ["duel"], ["bench", "kernels"], ["bench", "step"])]
         scripts = [root / name for name in self.files if name.endswith(".py")]
         declared = [re.findall(r'add_argument\("(--[\w-]+)"', script.read_text(encoding="utf-8")) for script in scripts]
         self.options = set(OPTION.findall(" ".join(helps) + self.dev_help)) | FOREIGN_OPTIONS | set(sum(declared, []))
@@ -149,7 +149,7 @@ class Checker:
 
     def try_normlab(self, number, arguments):
         with tempfile.TemporaryDirectory(prefix="normlab-docs-") as folder:
-            if arguments in (["train"], ["compare"], ["bench"], ["bench", "kernels"], ["bench", "step"], []):
+            if arguments in (["train"], ["compare"], ["duel"], ["bench"], ["bench", "kernels"], ["bench", "step"], []):
                 arguments = [*arguments, "--help"]
             (pathlib.Path(folder) / "text.txt").write_text("in the beginning was the word. " * 500, encoding="utf-8")
             commands = [self.small(arguments)]
@@ -172,15 +172,17 @@ class Checker:
     def small(arguments):
         """The same command over a tiny model, a tiny text and few steps."""
         command = arguments[:2] if arguments[:1] == ["bench"] else arguments[:1]
-        if command not in (["train"], ["compare"], ["bench", "kernels"], ["bench", "step"]) or "--help" in arguments:
+        if command not in (["train"], ["compare"], ["duel"], ["bench", "kernels"], ["bench", "step"]) or "--help" in arguments:
             return arguments
         replaced = {"--steps": "1", "--batch": "2", "--context": "16", "--threads": "1", "--data": "text.txt",
                     "--out": "out"}
         if command == ["compare"] and "--seed-list" not in arguments:
             replaced["--seeds"] = "1"
+        if command == ["compare"] and "--duel" not in arguments:
+            replaced["--duel"] = "0"
         if "--jobs" in arguments:
             replaced |= {"--jobs": "2", "--threads": "2"}
-        if command == ["bench", "step"]:
+        if command in (["duel"], ["bench", "step"]):
             replaced = {"--batch": "2", "--context": "16", "--threads": "1", "--seconds": "0.1"}
         if command == ["bench", "kernels"]:
             replaced = {"--threads": "1", "--seconds": "0.02", "--caches": "warm",

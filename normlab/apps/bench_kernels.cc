@@ -77,7 +77,7 @@ NormBenchSettings SettingsOf(const KernelsArguments& arguments) {
   NormBenchSettings settings;
   if (arguments.quick) settings.seconds = 0.1, settings.batches = 4, settings.pilot_rounds = 5;
   if (arguments.seconds) settings.seconds = PositiveNumber("--seconds", *arguments.seconds);
-  if (arguments.precision) settings.half_width = PositiveNumber("--precision", *arguments.precision) / 100;
+  if (arguments.precision) settings.half_width = Percentage("--precision", *arguments.precision);
   settings.cold_bytes = ColdBytes();
   // Half of what is left: the rest of the machine is measured as it is, not as it swaps.
   const auto available = MemoryForRuns();

@@ -1,7 +1,5 @@
 #include "normlab/apps/bench_norm_run.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "normlab/base/error.h"
+#include "normlab/base/interference.h"
 #include "normlab/base/random.h"
 #include "normlab/base/threads.h"
 #include "normlab/kernels/cpu/random_fill.h"
@@ -25,11 +24,6 @@ constexpr int64_t kShortRow = 16;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-int64_t InvoluntarySwitches() {
-  rusage usage{};
-  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 size_t Padded(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }

@@ -8,6 +8,7 @@
 #include "normlab/apps/busy.h"
 #include "normlab/apps/command.h"
 #include "normlab/apps/compare_cells.h"
+#include "normlab/apps/compare_duel.h"
 #include "normlab/apps/compare_options.h"
 #include "normlab/apps/compare_request.h"
 #include "normlab/base/error.h"
@@ -53,6 +54,7 @@ int ShowStatus(const CompareArguments& arguments) {
 
 int Compare(const CompareArguments& arguments, const Environment& environment) {
   if (arguments.status) return ShowStatus(arguments);
+  const std::optional<double> duel_s = DuelSeconds(arguments.duel);
   const CheckpointPolicy checkpoints = MakeCheckpointPolicy(arguments.checkpoints);
   Retries(arguments);
   InsideEvery(arguments.run);  // refused before anything is written
@@ -89,6 +91,15 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
     study.WriteResults();
     environment.progress.write(fmt::format("all {} cells in \"{}\" are finished: nothing to run\n",
                                            study.plan().cells(), arguments.run.out));
+  }
+
+  if (study.ToRun() == 0 &&
+      !RunStudyDuel(study, duel_s, tokens, share.threads * share.jobs, available, environment)) {
+    environment.progress.write(fmt::format(
+        "normlab: interrupted in the speed duel; all {} cells are finished and safe in \"{}\". The "
+        "same command runs the duel.\n",
+        study.plan().cells(), arguments.run.out));
+    return kExitInterrupted;
   }
 
   const StudyResults results = study.Results();

@@ -34,7 +34,8 @@ constexpr const char* kFooter =
     "paired t interval without 0, simultaneous over all variants and declared looks;\n"
     "`equivalent` means smaller than --margin (0: nothing is). One seed gives no\n"
     "verdict, and `undecided` is no evidence of sameness: more seeds may decide.\n"
-    "Speed is judged from whole runs; the interleaved speed duel is not there yet.";
+    "Speed is judged from a duel, for which all variants are in memory at one time\n"
+    "(`normlab duel --help` tells more); it is kept in duel.json, and run once.";
 
 }  // namespace
 
@@ -111,7 +112,11 @@ void AddCompareOptions(CLI::App& parser, CompareArguments& arguments) {
                   "shows how far the study in DIR is, and who works on it; needs no other option but --json")
       ->type_name("DIR")
       ->group(after);
-  parser.add_option("--duel", arguments.duel, "interleaved speed duel: not there yet, only 0")
+  parser
+      .add_option(
+          "--duel", arguments.duel,
+          "how long steps of all variants take turns, after the cells, to judge speed (default a fifth "
+          "of the cells' training time; 0: not at all)")
       ->type_name("SECONDS")
       ->group(after);
   parser
@@ -137,9 +142,6 @@ void CheckCompareOptions(const CLI::App& parser, const CompareArguments& argumen
   for (const char* name : {"--data", "--out"})
     if (parser.count(name) == 0)
       throw UsageError(fmt::format("{} is required; see `normlab compare --help`", name));
-  if (arguments.duel && *arguments.duel != "0")
-    throw UsageError(
-        "--duel is not there yet: leave it out, or give --duel 0; times are compared from whole runs");
 }
 
 }  // namespace normlab::apps

@@ -49,18 +49,6 @@ std::optional<std::vector<uint64_t>> SeedsAsked(const CompareArguments& argument
   return seeds;
 }
 
-// The name that a variant has for a user's baseline: aliases and unsaid forms are understood.
-std::string BaselineName(const std::string& asked, const Grid& grid) {
-  for (const Variant& variant : grid.variants)
-    if (variant.name == asked) return asked;
-  if (grid.varied_keys != std::vector<std::string>{"norm_type"}) return asked;
-  try {
-    return Name(ParseNormType(asked));
-  } catch (const Error&) {
-    return asked;  // refused later, with the names of the variants
-  }
-}
-
 std::vector<std::string> WithinKeys(const std::string& text) {
   std::vector<std::string> keys;
   for (size_t begin = 0; begin <= text.size();) {
@@ -91,7 +79,7 @@ Grid MakeCompareGrid(const CompareArguments& arguments) {
   const TrainConfig base = MakeConfig(arguments.run, assignments);
   Grid grid = MakeGrid(base, VariedKeys(arguments, assignments, base));
   if (arguments.aa) {
-    const std::string side = arguments.baseline ? BaselineName(*arguments.baseline, grid) : "";
+    const std::string side = arguments.baseline ? VariantName(*arguments.baseline, grid) : "";
     grid = AaGrid(std::move(grid), side);
   }
   for (const std::string& note : grid.notes) PrintNote(note);
@@ -110,7 +98,7 @@ StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& t
                        .data = DataIdentity(tokens),
                        .machine = DescribeMachine(device, jobs),
                        .started_at = UtcNow()};
-  if (arguments.baseline) request.baseline = BaselineName(*arguments.baseline, grid);
+  if (arguments.baseline) request.baseline = VariantName(*arguments.baseline, grid);
   if (arguments.within) request.within = WithinKeys(*arguments.within);
   request.aa = arguments.aa;
   if (arguments.margin) {
@@ -118,8 +106,7 @@ StudyRequest MakeRequest(const CompareArguments& arguments, const TokenSource& t
     if (request.margin_nats > 100)
       throw UsageError(fmt::format("--margin is {}; it must be at most 100 nats", *arguments.margin));
   }
-  if (arguments.speed_margin)
-    request.speed_margin = NumberFromZero("--speed-margin", *arguments.speed_margin) / 100;
+  if (arguments.speed_margin) request.speed_margin = SpeedMargin(*arguments.speed_margin);
   if (arguments.looks)
     request.looks = static_cast<int>(WholeNumber("--looks", *arguments.looks, 1, kMostLooks));
   for (const Variant& variant : grid.variants)

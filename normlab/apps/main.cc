@@ -37,6 +37,7 @@ constexpr const char* kFooter =
     "  normlab compare --norms fused_layernorm,fused_rmsnorm --seeds 3 --steps 60 \\\n"
     "                  --data text.txt --out study\n"
     "  normlab train --norm fused_rmsnorm --data text.txt --out run\n"
+    "  normlab duel --norms fused_layernorm,fused_rmsnorm\n"
     "  normlab list norms\n"
     "\n"
     "`normlab COMMAND --help` tells more. Exit codes: 0 good, 1 an error, 2 a command\n"
@@ -82,7 +83,8 @@ int Run(int argc, char** argv) {
   program.set_version_flag(
       "--version", [] { return DescribeMachine(*MakeCpuDevice({})).build; }, "version and build");
 
-  std::vector<Command> commands = {AddCompare(program), AddTrain(program), AddList(program)};
+  std::vector<Command> commands = {AddCompare(program), AddTrain(program), AddDuel(program),
+                                   AddList(program)};
   for (Command& command : AddBench(program)) commands.push_back(std::move(command));
   for (const Command& command : commands) command.parser->set_help_flag("-h,--help", "this text");
   try {

@@ -217,4 +217,14 @@ double NumberFromZero(std::string_view option, std::string_view text) {
   return *value;
 }
 
+double Percentage(std::string_view option, std::string_view text) {
+  if (text.ends_with('%')) text.remove_suffix(1);
+  return PositiveNumber(option, text) / 100;
+}
+
+double SpeedMargin(std::string_view text) {
+  if (text.ends_with('%')) text.remove_suffix(1);
+  return NumberFromZero("--speed-margin", text) / 100;
+}
+
 }  // namespace normlab::apps

@@ -69,5 +69,7 @@ MemoryPlan CheckMemory(const TrainConfig& config, const TokenSource& tokens, int
 int64_t WholeNumber(std::string_view option, std::string_view text, int64_t low, int64_t high);
 double PositiveNumber(std::string_view option, std::string_view text);
 double NumberFromZero(std::string_view option, std::string_view text);
+double Percentage(std::string_view option, std::string_view text);  // "0.5" or "0.5%" is 0.005; above 0
+double SpeedMargin(std::string_view text);                          // the same of --speed-margin, or 0
 
 }  // namespace normlab::apps

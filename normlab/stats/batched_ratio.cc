@@ -44,6 +44,7 @@ BatchedRatio RatioOfBatches(std::span<const double> log_ratios, std::size_t batc
   BatchedRatio result;
   result.batches = batches;
   result.rounds_per_batch = rounds;
+  result.medians = medians;
   result.ratio = std::exp(test.mean);
   if (const auto interval = MeanInterval(test, alpha)) {
     result.interval = Interval{std::exp(interval->low), std::exp(interval->high)};

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "normlab/stats/interval.h"
 
@@ -24,6 +25,7 @@ inline constexpr std::size_t kDefaultBatches = 20;
 struct BatchedRatio {
   std::size_t batches = 0;
   std::size_t rounds_per_batch = 0;
+  std::vector<double> medians;       // of the logs, batch by batch
   double ratio = 1;                  // exp(mean of the batch medians)
   std::optional<Interval> interval;  // of the ratio, level 1 - alpha; empty if all medians are equal
   std::optional<double> half_width;  // of the interval, in logs: the precision reached

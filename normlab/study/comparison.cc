@@ -10,6 +10,7 @@
 #include "normlab/stats/descriptive.h"
 #include "normlab/stats/multiplicity.h"
 #include "normlab/study/comparison_notes.h"
+#include "normlab/study/study_duel.h"
 
 namespace normlab {
 namespace {
@@ -132,45 +133,64 @@ void AddText(MetricComparison& comparison, const CellTable& table, size_t baseli
 }
 
 stats::ComparisonRule RuleFor(const StudyPlan& plan, Metric metric) {
-  return {.alpha = plan.alpha,
-          .variants = static_cast<int>(plan.comparisons()),
-          .looks = plan.looks,
-          .look = plan.look(),
-          .margin = IsSpeed(metric) ? plan.speed_margin : plan.margin_nats,
-          .log_ratio = IsSpeed(metric),
-          .higher_is_better = metric == Metric::kTokensPerSecond};
+  stats::ComparisonRule rule = SpeedRule(plan);
+  if (!IsSpeed(metric)) rule.margin = plan.margin_nats, rule.log_ratio = false;
+  rule.higher_is_better = metric == Metric::kTokensPerSecond;
+  return rule;
 }
 
-stats::Words MetricWords(Metric metric) {
-  switch (metric) {
-    case Metric::kTestLoss:
-      return {.metric = "loss", .unit = "nats"};
-    case Metric::kTime:
-      return {.metric = "training time", .unit = "seconds", .setup = "this machine and set-up"};
-    case Metric::kTokensPerSecond:
-      return {.metric = "tokens/s", .unit = "tokens/s", .setup = "this machine and set-up"};
-    case Metric::kPeakBytes:
-      return {.metric = "memory", .unit = "bytes", .setup = "this set-up"};
-  }
-  return {};
+// What the cells took, which decides nothing: one ran after another, and the machine's speed drifts.
+void WithoutDuel(const std::vector<stats::PairedCell>& pairs, MetricComparison& comparison) {
+  const stats::Comparison whole = stats::Compare(pairs, comparison.rule);
+  comparison.result = {.n = whole.n,
+                       .mean_variant = whole.mean_variant,
+                       .mean_baseline = whole.mean_baseline,
+                       .ratio = whole.ratio,
+                       .confidence = whole.confidence,
+                       .reason = "no duel"};
+  comparison.explanation = "no duel: ";
+  if (whole.ratio)
+    comparison.explanation += fmt::format(
+        "whole runs had a ratio of {:.4g} in {} (mean over {} pairs of runs, one after another), "
+        "which decides nothing.",
+        *whole.ratio, comparison.metric == Metric::kTime ? "training time" : "tokens/s", whole.n);
+  else
+    comparison.explanation += "speed is not judged.";
 }
 
-stats::Words WordsFor(const StudyPlan& plan, Metric metric) {
-  stats::Words words = MetricWords(metric);
-  if (plan.aa) words.pairing = "paired by position, with different seeds";
-  return words;
+void TakeDuel(const DuelSummary& duel, const StudyPlan& plan, MetricComparison& comparison) {
+  const auto find = [&](size_t v) -> const DuelVariant& {
+    return *std::ranges::find(duel.variants, plan.variants[v].variant.name, &DuelVariant::name);
+  };
+  const DuelVariant &mine = find(comparison.variant), &baseline = find(comparison.baseline);
+  const bool is_time = comparison.metric == Metric::kTime;
+  comparison.result = is_time ? *mine.time : *mine.tokens_rate;
+  comparison.interim = false;  // it does not wait for cells
+  comparison.explanation = is_time ? mine.explanation
+                                   : stats::ExplainBatches(comparison.result, comparison.rule,
+                                                           {.less = "fewer tokens/s",
+                                                            .more = "more tokens/s",
+                                                            .quantity = "tokens/s",
+                                                            .rounds_per_batch = duel.rounds_per_batch});
+  if (!mine.step_s || !baseline.step_s) return;
+  comparison.result.mean_variant = is_time ? mine.step_s->median : mine.tokens_per_s;
+  comparison.result.mean_baseline = is_time ? baseline.step_s->median : baseline.tokens_per_s;
 }
 
 std::string ExplainInterim(const StudyPlan& plan, const MetricComparison& comparison) {
-  std::string text = stats::Explain(comparison.result, comparison.rule, WordsFor(plan, comparison.metric));
+  stats::Words words;
+  if (plan.aa) words.pairing = "paired by position, with different seeds";
+  std::string text = IsSpeed(comparison.metric) ? comparison.explanation
+                                                : stats::Explain(comparison.result, comparison.rule, words);
   const stats::Verdict verdict = comparison.result.verdict;
   if (plan.aa && (verdict == stats::Verdict::kBetter || verdict == stats::Verdict::kWorse))
     text += fmt::format(
         " Both sides of this A/A study run the same code, so this verdict is false: {}, which the rule lets "
         "through in at most {:g}% of studies.",
         IsSpeed(comparison.metric) ? "the machine's drift, or chance" : "chance", 100 * plan.alpha);
-  if (comparison.interim) text = "interim, as cells are still to run: " + text;
-  if (comparison.left_out > 0)
+  if (comparison.interim && !IsSpeed(comparison.metric)) text = "interim, as cells are still to run: " + text;
+  const bool of_cells = comparison.result.test != "duel";
+  if (comparison.left_out > 0 && of_cells)
     text += fmt::format(
         " {} left out: the two runs had different machines, numbers of threads, --jobs or wait policies "
         "(OMP_WAIT_POLICY).",
@@ -194,7 +214,14 @@ void CompareAll(StudyResults& results, const CellTable& table) {
                                   .judged = metric != Metric::kPeakBytes,
                                   .interim = !results.counts.complete()};
       const std::vector<stats::PairedCell> pairs = Pairs(table, v, baseline, metric, comparison.left_out);
-      comparison.result = comparison.judged ? stats::Compare(pairs, comparison.rule) : CountBytes(pairs);
+      if (!comparison.judged)
+        comparison.result = CountBytes(pairs);
+      else if (!IsSpeed(metric))
+        comparison.result = stats::Compare(pairs, comparison.rule);
+      else if (results.duel)
+        TakeDuel(*results.duel, plan, comparison);
+      else
+        WithoutDuel(pairs, comparison);
       if (metric == Metric::kTestLoss) {
         const double alpha = stats::AlphaPerVerdict(plan.alpha, comparison.rule.variants, plan.looks);
         AddText(comparison, table, baseline, alpha);
@@ -275,8 +302,9 @@ bool StudyResults::AnySlower() const {
   });
 }
 
-StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells) {
+StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells, const DuelRecord* duel) {
   StudyResults results{.plan = plan, .cells = cells};
+  if (duel != nullptr && Covers(*duel, plan)) results.duel = Summarize(*duel);
   std::ranges::sort(results.cells, {}, [](const Cell& cell) { return std::pair(cell.variant, cell.seed); });
   const CellTable table(plan, cells);
   results.counts = CountCells(results.cells);

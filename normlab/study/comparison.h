@@ -10,6 +10,7 @@
 #include "normlab/stats/comparison.h"
 #include "normlab/stats/explain.h"
 #include "normlab/stats/two_way.h"
+#include "normlab/study/duel_summary.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"
 
@@ -60,13 +61,16 @@ struct StudyResults {
   std::vector<MetricComparison> comparisons;  // metric by metric, variants in their order
   std::optional<Machine> machine;             // of the cells: the first finished one's
   bool machines_differ = false;               // not SameSpeed, among the finished cells
+  std::optional<DuelSummary> duel;            // what times are judged by; without one they are not
 
   const MetricComparison* Find(size_t variant, Metric metric) const;  // null for a baseline
   bool AnyWorse() const;   // a loss is worse, or its variant diverged
   bool AnySlower() const;  // a time is judged longer
 };
 
-StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells);
+// A duel that is not of this plan does not count.
+StudyResults Evaluate(const StudyPlan& plan, const std::vector<Cell>& cells,
+                      const DuelRecord* duel = nullptr);
 
 // True where a verdict can be read that could not be read at the look before: at least two seeds
 // finished in the baseline and a variant, and something finished that was no part of the look before.

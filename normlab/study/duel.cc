@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -41,10 +42,11 @@ class Duel {
     const double start = callbacks_.now_s();
     DuelPilot pilot{.place_s = Place(0)};
     std::vector<DuelTimes> times = Empty();
+    std::vector<DuelRound> log;
     const double rounds_start = callbacks_.now_s();
     const auto spent = [&] { return callbacks_.now_s() - start; };
     while (!result_.stopped && result_.pilot_rounds < settings_.pilot_rounds && !PilotIsOver(spent())) {
-      Round(times);
+      Round(times, log);
       ++result_.pilot_rounds;
       pilot.round_s = (callbacks_.now_s() - rounds_start) / static_cast<double>(result_.pilot_rounds);
       KeepGoing({.pilot = true,
@@ -55,8 +57,9 @@ class Duel {
     result_.times = Empty();
     result_.ratios.resize(settings_.contenders);
     if (result_.stopped) return result_;
-    pilot.sd = result_.pilot_sd = LargestSd(times);
+    pilot.sd = LargestSd(times);
     pilot.spent_s = spent();
+    result_.pilot = pilot;
     result_.plan = PlanDuel(settings_, pilot);
     Batches(pilot);
     TakeRatios();
@@ -84,8 +87,14 @@ class Duel {
 
   int64_t Interruptions() const { return callbacks_.interruptions ? callbacks_.interruptions() : 0; }
 
-  void Round(std::vector<DuelTimes>& times) {
-    for (const size_t contender : ShuffledOrder()) {
+  DuelConditions Conditions() const {
+    return callbacks_.conditions ? callbacks_.conditions() : DuelConditions{};
+  }
+
+  void Round(std::vector<DuelTimes>& times, std::vector<DuelRound>& log) {
+    const DuelConditions before = Conditions();
+    DuelRound round{.order = ShuffledOrder()};
+    for (const size_t contender : round.order) {
       if (callbacks_.prepare) callbacks_.prepare(contender);
       const int64_t interruptions = Interruptions();
       const double start = callbacks_.now_s();
@@ -95,6 +104,10 @@ class Duel {
       times[contender].seconds.push_back(seconds);
       times[contender].interrupted.push_back(Interruptions() != interruptions);
     }
+    const DuelConditions after = Conditions();
+    if (before.stolen_s && after.stolen_s) round.stolen_s = *after.stolen_s - *before.stolen_s;
+    round.mhz = after.mhz;
+    log.push_back(std::move(round));
   }
 
   bool PilotIsOver(double spent_s) const {
@@ -136,8 +149,9 @@ class Duel {
     for (size_t batch = 1; batch <= plan.batches; ++batch) {
       Place(batch);
       std::vector<DuelTimes> times = Empty();
+      std::vector<DuelRound> log;
       for (size_t round = 0; round < plan.rounds_per_batch; ++round) {
-        Round(times);
+        Round(times, log);
         const size_t done = (batch - 1) * plan.rounds_per_batch + round + 1;
         const size_t rounds = plan.batches * plan.rounds_per_batch;
         KeepGoing({.pilot = false,
@@ -154,6 +168,7 @@ class Duel {
         interrupted.insert(interrupted.end(), times[contender].interrupted.begin(),
                            times[contender].interrupted.end());
       }
+      std::ranges::move(log, std::back_inserter(result_.round_log));
       ++result_.batches;
       if (result_.stopped) return;
     }
@@ -200,6 +215,16 @@ DuelPlan PlanDuel(const DuelSettings& settings, const DuelPilot& pilot) {
   plan.rounds_per_batch = whole(rounds, 1, plan.rounds_per_batch);
   if (rounds < 1) plan.batches = whole(left_s / (pilot.place_s + pilot.round_s), fewest, plan.batches);
   return plan;
+}
+
+double SecondsForBatches(const DuelPilot& pilot, size_t batches) {
+  // After a pilot that may pass its share by one round, or takes its fewest rounds, as PlanDuel divides what
+  // is left: placing no more than its share, or one round a batch.
+  const double count = static_cast<double>(batches);
+  const double left = count * std::max(pilot.place_s / kPlacingShare, pilot.place_s + pilot.round_s);
+  const double fewest_pilot = pilot.place_s + static_cast<double>(kFewestPilotRounds) * pilot.round_s;
+  const double seconds = std::max((left + pilot.round_s) / (1 - kPilotShare), left + fewest_pilot);
+  return seconds * (1 + 1e-9);  // whole batches come out of a division
 }
 
 size_t DuelResult::interrupted_blocks() const {

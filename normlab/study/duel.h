@@ -6,7 +6,8 @@
 //     memory is a bias that no number of rounds removes.
 //   * A pilot comes first and is then discarded: its spread fixes the rounds of a batch, its duration what
 //     fits into the seconds allowed. Nothing is extended after a look at the ratios.
-//   * No round is dropped. Blocks in which the system took the processor away are marked and counted.
+//   * No round is dropped. Blocks in which the system took the processor away are marked and counted, and
+//     what the system tells of a round as a whole is kept beside it.
 //
 // What a block is, where memory lies and what time it is are callbacks: the engine does no I/O, owns no
 // clock, and is tested with a clock that a test moves.
@@ -39,6 +40,12 @@ struct DuelProgress {
   double remaining_s = 0;              // an estimate
 };
 
+// What the system tells of a moment, where it does.
+struct DuelConditions {
+  std::optional<double> stolen_s;  // a count that never falls: processor time that others got
+  std::optional<double> mhz;       // of the processors now
+};
+
 struct DuelCallbacks {
   // Before the pilot (batch 0) and before each batch (1, 2, ...): gives every contender fresh memory, in this
   // order. Not timed.
@@ -47,6 +54,7 @@ struct DuelCallbacks {
   std::function<void(size_t contender)> block;    // what is timed
   std::function<double()> now_s;
   std::function<int64_t()> interruptions;               // optional: a count that never falls
+  std::function<DuelConditions()> conditions;           // optional: asked before and after each round
   std::function<bool(const DuelProgress&)> keep_going;  // optional: asked after each round
 };
 
@@ -63,18 +71,28 @@ struct DuelPilot {
 };
 DuelPlan PlanDuel(const DuelSettings& settings, const DuelPilot& pilot);
 
+// The least `seconds` with which PlanDuel would make so many batches.
+double SecondsForBatches(const DuelPilot& pilot, size_t batches);
+
 struct DuelTimes {
   std::vector<double> seconds;    // round after round, batch after batch
   std::vector<bool> interrupted;  // the system took a processor away during the block
 };
 
+struct DuelRound {
+  std::vector<size_t> order;       // the contenders as they took turns
+  std::optional<double> stolen_s;  // during the round
+  std::optional<double> mhz;       // at its end
+};
+
 struct DuelResult {
   DuelPlan plan;
-  size_t pilot_rounds = 0;
-  double pilot_sd = 0;
-  size_t batches = 0;            // that are complete: only their rounds are in here
-  bool stopped = false;          // keep_going ended it
-  std::vector<DuelTimes> times;  // by contender
+  size_t pilot_rounds = 0;  // measured first, and in nothing below
+  DuelPilot pilot;
+  size_t batches = 0;                // that are complete: only their rounds are in here
+  bool stopped = false;              // keep_going ended it
+  std::vector<DuelTimes> times;      // by contender
+  std::vector<DuelRound> round_log;  // round after round
   // time / time of the baseline, by contender; nothing for the baseline itself, and for fewer than 2 batches.
   std::vector<std::optional<stats::BatchedRatio>> ratios;
 

@@ -10,6 +10,15 @@ namespace {
 TEST(DuelSimulation, CoverageUnderNoise) { ExpectCoverage(kNoisy, 2000); }
 TEST(DuelSimulation, CoverageUnderAutocorrelation) { ExpectCoverage(kAutocorrelated, 2000); }
 TEST(DuelSimulation, CoverageUnderLayouts) { ExpectCoverage(kLayouts, 2000); }
+TEST(DuelSimulation, CoverageOfTheShortestDuelThatIsJudged) {
+  const DuelSettings settings{.half_width = 0.01, .seconds = kShortestSeconds};
+  StubMachine machine = Shortest();
+  machine.seconds = {1, 1};
+  const DuelResult one = RunDuel(settings, machine.Callbacks());
+  EXPECT_EQ(one.batches, 6u);
+  EXPECT_EQ(one.plan.rounds_per_batch, 1u);
+  ExpectCoverage(Shortest(), 2000, settings);
+}
 TEST(DuelSimulation, CoverageUnderEverythingAtOnce) { ExpectCoverage(kAllDisturbances, 2000); }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(DuelTest, ThePilotsSpreadFixesTheRounds) {
   // 0.00995))^2 = 13.3.
   StubMachine machine{.seconds = {1, 1}, .noise = 0.02};
   const DuelResult result = RunDuel({}, machine.Callbacks());
-  EXPECT_NEAR(result.pilot_sd, 0.0283, 0.008);
+  EXPECT_NEAR(result.pilot.sd, 0.0283, 0.008);
   EXPECT_GE(result.plan.rounds_per_batch, 8u);
   EXPECT_LE(result.plan.rounds_per_batch, 22u);
   EXPECT_EQ(PlanDuel({}, {.sd = 0.0283}).rounds_per_batch, 14u);
@@ -118,6 +118,45 @@ TEST(DuelTest, InterruptedBlocksAreMarkedAndKept) {
     }
   EXPECT_GT(long_blocks, 0u);
   EXPECT_EQ(result.interrupted_blocks(), long_blocks);
+}
+
+// S-03
+TEST(DuelTest, TheOrderOfEveryRoundIsKept) {
+  StubMachine machine{.seconds = {1, 1, 1}, .noise = 0.01};
+  const DuelResult result = RunDuel({.contenders = 3}, machine.Callbacks());
+  ASSERT_EQ(result.round_log.size(), result.rounds());
+  std::vector<size_t> all;
+  for (const DuelRound& round : result.round_log)
+    all.insert(all.end(), round.order.begin(), round.order.end());
+  const auto after_pilot = machine.blocks.begin() + static_cast<ptrdiff_t>(3 * result.pilot_rounds);
+  EXPECT_EQ(all, std::vector<size_t>(after_pilot, machine.blocks.end()));
+}
+
+TEST(DuelTest, WhatTheSystemTellsOfARoundStandsBesideIt) {
+  StubMachine machine{.seconds = {1, 1}, .steal_s = 0.25, .mhz = 2000};
+  const DuelResult result = RunDuel({}, machine.Callbacks());
+  for (const DuelRound& round : result.round_log) {
+    ASSERT_TRUE(round.stolen_s && round.mhz);
+    EXPECT_DOUBLE_EQ(*round.stolen_s, 0.25);
+    EXPECT_DOUBLE_EQ(*round.mhz, 2000);
+  }
+  StubMachine silent{.seconds = {1, 1}};
+  const DuelResult unknown = RunDuel({}, silent.Callbacks());
+  EXPECT_FALSE(unknown.round_log[0].stolen_s);
+  EXPECT_FALSE(unknown.round_log[0].mhz);
+}
+
+TEST(DuelTest, TheSecondsForSoManyBatchesGiveThem) {
+  for (const double round_s : {0.01, 1.0, 10.0})
+    for (const double place_s : {0.0, 0.5, 8.0})
+      for (const size_t batches : {3u, 6u, 20u}) {
+        DuelPilot pilot{.sd = 1, .round_s = round_s, .place_s = place_s};
+        const double seconds = SecondsForBatches(pilot, batches);
+        // The pilot passes its fifth by up to a round, or is the fewest rounds.
+        pilot.spent_s = std::max(0.2 * seconds + round_s, place_s + 2 * round_s);
+        EXPECT_GE(PlanDuel({.half_width = 1e-9, .seconds = seconds}, pilot).batches, batches)
+            << round_s << " " << place_s << " " << batches;
+      }
 }
 
 TEST(DuelTest, PlacingAndPreparingAreNotTimed) {

@@ -198,6 +198,7 @@ Json ResultsJson(const StudyResults& results) {
   json["comparisons"] = Json::array();
   for (const MetricComparison& comparison : results.comparisons)
     json["comparisons"].push_back(ComparisonJson(results.plan, comparison));
+  json["duel"] = results.duel ? ToJson(*results.duel) : Json();
   return json;
 }
 

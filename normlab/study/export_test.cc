@@ -241,7 +241,7 @@ TEST(ExportTest, TextNamesIntervalsCountsReasonsAndLimits) {
   for (const char* part :
        {"9 planned: 7 done, 1 diverged, 1 failed, 0 missing", "simultaneous", "95%", "paired by seed",
         "Baseline: base", "other, seed 2: diverged", "other, seed 3: failed", "interim",
-        "Seeds vary the initial weights", "weaker evidence", "24 parameters fewer"})
+        "Seeds vary the initial weights", "no duel", "not judged without a duel", "24 parameters fewer"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
 }
 

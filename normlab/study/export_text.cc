@@ -4,6 +4,7 @@
 
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
+#include "normlab/study/duel_text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/headline.h"
 #include "normlab/study/insides.h"
@@ -37,7 +38,10 @@ std::string Verdict(const MetricComparison& comparison) {
   std::string word;
   switch (comparison.result.verdict) {
     case stats::Verdict::kNone:
-      word = comparison.result.n == 1 ? "one seed" : "no pair";
+      if (time)
+        word = comparison.result.test.empty() ? "no duel" : "no verdict";
+      else
+        word = comparison.result.n == 1 ? "one seed" : "no pair";
       break;
     case stats::Verdict::kBetter:
       word = time ? "less time" : "lower loss";
@@ -58,7 +62,7 @@ std::string Verdict(const MetricComparison& comparison) {
       word = "undecided";
       break;
   }
-  return comparison.interim ? word + "*" : word;
+  return comparison.interim && !time ? word + "*" : word;
 }
 
 // A ratio as a change: "-2.39%"; from tenfold on as a factor.
@@ -183,17 +187,24 @@ std::string LossTable(const StudyResults& results, size_t columns) {
   return table.Render(columns);
 }
 
+// Of a duel; without one, what whole runs took, which is not judged.
 std::string TimeTable(const StudyResults& results, size_t columns) {
-  TextTable table(
-      {{"training time"}, {"diff."}, {IntervalTitle(results.plan)}, {"p"}, {"n"}, {"verdict", true}});
+  const bool duel = results.duel.has_value();
+  const auto ratio = [](double value) { return fmt::format("{:.4f}", value); };
+  TextTable table({{duel ? "time of a step" : "training time"},
+                   {duel ? "ratio" : "diff."},
+                   {IntervalTitle(results.plan)},
+                   {duel ? "batches" : "n"},
+                   {"verdict", true}});
   for (const MetricComparison& comparison : results.comparisons) {
     if (comparison.metric != Metric::kTime) continue;
     const stats::Comparison& c = comparison.result;
     const std::string interval = c.ci_low && c.ci_high
-                                     ? fmt::format("[{}, {}]", Change(*c.ci_low), Change(*c.ci_high))
+                                     ? fmt::format("{} to {}", ratio(*c.ci_low), ratio(*c.ci_high))
                                      : std::string(kNothing);
-    table.AddRow({Printable(results.variants[comparison.variant].name), OrNothing(c.ratio, Change), interval,
-                  OrNothing(c.p_value, PValue), fmt::format("{}", c.n), Verdict(comparison)});
+    table.AddRow({Printable(results.variants[comparison.variant].name),
+                  duel ? OrNothing(c.ratio, ratio) : OrNothing(c.ratio, Change), interval,
+                  fmt::format("{}", c.n), Verdict(comparison)});
   }
   return table.Render(columns);
 }
@@ -320,15 +331,19 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
                      "its held-out part, "
                      "the learning rate or the machine, so nothing is claimed beyond those.",
                      columns);
-  text +=
-      Wrap(fmt::format("Times come from whole cells, {} in alternating order, not from an interleaved duel: "
-                       "weaker evidence, as {}. Peak memory is counted, not judged.",
-                       MostJobs(results) > 1 ? fmt::format("up to {} at a time,", MostJobs(results))
-                                             : "one after another",
-                       MostJobs(results) > 1 ? "cells that run side by side slow one another"
-                                             : "the machine's speed may have drifted"),
-           columns);
-  return text;
+  const std::string memory = " Peak memory is counted, not judged.";
+  if (results.duel)
+    return text + "\nThe duel: steps of all variants in turns.\n" + DuelMethod(*results.duel, columns) +
+           Wrap("Ratio: variant over baseline." + memory, columns);
+  return text +
+         Wrap(fmt::format(
+                  "Speed is not judged without a duel (--duel): whole runs {}, and the machine's speed "
+                  "may have drifted meanwhile.{}",
+                  MostJobs(results) > 1
+                      ? fmt::format("shared the machine, up to {} at a time", MostJobs(results))
+                      : "follow one another",
+                  memory),
+              columns);
 }
 
 }  // namespace normlab

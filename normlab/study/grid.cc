@@ -7,6 +7,7 @@
 #include "normlab/base/error.h"
 #include "normlab/base/nearest.h"
 #include "normlab/model/parameters.h"
+#include "normlab/norms/norm_type.h"
 
 namespace normlab {
 namespace {
@@ -141,6 +142,16 @@ Grid AaGrid(Grid grid, const std::string& variant) {
   other.name += "'";
   grid.variants = {std::move(side), std::move(other)};
   return grid;
+}
+
+std::string VariantName(const std::string& asked, const Grid& grid) {
+  if (std::ranges::find(grid.variants, asked, &Variant::name) != grid.variants.end()) return asked;
+  if (grid.varied_keys != std::vector<std::string>{"norm_type"}) return asked;
+  try {
+    return Name(ParseNormType(asked));
+  } catch (const Error&) {
+    return asked;  // the caller refuses it, with the names that there are
+  }
 }
 
 TrainConfig CellConfig(const Variant& variant, uint64_t seed) {

@@ -43,6 +43,10 @@ Grid MakeGrid(const TrainConfig& base, std::span<const VariedKey> keys);
 // name with a prime. What is left out is noted. Throws Error for an unknown name.
 Grid AaGrid(Grid grid, const std::string& variant);
 
+// The name that a variant has for whoever asks for it: where norm_type alone varies, aliases and unsaid forms
+// of a norm are understood. A name of no variant comes back as it is.
+std::string VariantName(const std::string& asked, const Grid& grid);
+
 // The configuration of one cell.
 TrainConfig CellConfig(const Variant& variant, uint64_t seed);
 

@@ -59,6 +59,11 @@ Study::Study(fs::path folder, const StudyRequest& request, const std::function<v
     RequireComparable(cell, plan_, waiting_.empty() ? nullptr : &machine_, name);
 
   if (!waiting_.empty()) ask();
+  try {
+    duel_ = ReadDuel(folder_);
+  } catch (const Error& error) {
+    duel_problem_ = error.what();  // it can be run again
+  }
 
   RemoveTemporaries(folder_);
   if (is_new) WriteFileAtomic(path, DumpJson(ToJson(plan_), 2) + "\n");
@@ -84,6 +89,12 @@ std::optional<double> Study::KnownBound(const TrainConfig& config) const {
     if (SameSpeed(cell.record->machine, machine_)) return cell.record->products_bound_s;
   }
   return std::nullopt;
+}
+
+void Study::TakeDuel(DuelRecord duel) {
+  WriteDuel(duel, folder_);
+  duel_ = std::move(duel);
+  WriteResults();
 }
 
 void Study::WriteResults() const { normlab::WriteResults(Results(), folder_); }

@@ -22,6 +22,7 @@
 #include "normlab/study/comparison.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"
+#include "normlab/study/study_duel.h"
 #include "normlab/train/run.h"
 
 namespace normlab {
@@ -93,8 +94,14 @@ class Study {
   // Runs them. Returns false where `stop` was set before all were tried. Results are written in either case.
   bool Run(const CellRunner& runner, const StudyCallbacks& callbacks, const StudyRunSettings& settings = {});
 
-  StudyResults Results() const { return Evaluate(plan_, cells_); }
+  StudyResults Results() const { return Evaluate(plan_, cells_, duel_ ? &*duel_ : nullptr); }
   void WriteResults() const;
+
+  // The duel of the folder, whether or not it is of the study as it stands (study_duel.h); nothing where
+  // there is none, or none that can be read: then the problem says why.
+  const std::optional<DuelRecord>& duel() const { return duel_; }
+  const std::string& duel_problem() const { return duel_problem_; }
+  void TakeDuel(DuelRecord duel);  // writes it, and the results
 
  private:
   class Session;  // one call of Run
@@ -105,6 +112,8 @@ class Study {
   StudyPlan plan_;
   std::vector<Cell> cells_;
   Machine machine_;
+  std::optional<DuelRecord> duel_;
+  std::string duel_problem_;
   std::vector<size_t> waiting_;  // cells to run, in order; the first is next
 };
 

@@ -27,12 +27,13 @@ RUN = ["--set", "emb_dim=48", "--set", "n_layers=1", "--set", "n_heads=2", "--se
 ONE_THREAD = ["--threads", "1"]
 # --json: what is told on the way, a resumption too, goes to stderr.
 TRAIN = ["train", *RUN, *ONE_THREAD, "--norm", "fused_rmsnorm", "--steps", "600", "--json"]
-COMPARE = ["compare", *RUN, *ONE_THREAD, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models"]
+COMPARE = ["compare", *RUN, *ONE_THREAD, "--norms", "fused_layernorm,no_norm", "--seeds", "2", "--steps", "240", "--save-models",
+           "--duel", "0"]
 
 
 # A grid with two cells at a time.
 GRID = ["compare", *RUN, "--norms", "fused_layernorm,no_norm", "--vary", "learning_rate=0.001,0.002", "--seeds", "1",
-        "--steps", "240", "--save-models"]
+        "--steps", "240", "--save-models", "--duel", "0"]
 
 
 def outcome(run):

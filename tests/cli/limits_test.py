@@ -96,8 +96,8 @@ class Limits(program.Case):
         for option in ("--margin", "--speed-margin"):
             for value in [*NO_NUMBERS, "-1", "-0.0", "1e-999", "", " 1", "1e400"]:
                 rows.append((2, [option, "number of 0 or more", value], ["compare", option, value, *DATA]))
-        for value in ["1", "-1", "nan", "abc", "", "0.0"]:
-            rows.append((2, ["--duel"], ["compare", "--duel", value, "--data", "text.txt", "--out", "out"]))
+        for value in ["-1", "nan", "abc", "", "0.0", "10%"]:
+            rows.append((2, ["--duel", "0 for no duel"], ["compare", "--duel", value, "--data", "text.txt", "--out", "out"]))
         self.check_all(rows)
 
     def test_lists_of_options(self):

@@ -62,9 +62,11 @@ class Case(unittest.TestCase):
         for part in parts:
             self.assertIn(part, errors[0])
 
-    # One thread unless a test is about threads: on a busy machine threads that wait for each other are slow.
+    # One thread unless a test is about threads: on a busy machine threads that wait for each other are slow. No duel
+    # unless a test is about it.
     def compare(self, *arguments, steps="4", threads="1", out="study"):
-        return ["compare", *TINY, "--steps", steps, "--data", "text.txt", "--out", out, "--threads", threads, *arguments]
+        duel = [] if "--duel" in arguments else ["--duel", "0"]
+        return ["compare", *TINY, "--steps", steps, "--data", "text.txt", "--out", out, "--threads", threads, *duel, *arguments]
 
     def train(self, *arguments, steps="4", threads="1", out="run"):
         return ["train", *TINY, "--steps", steps, "--data", "text.txt", "--out", out, "--threads", threads, *arguments]

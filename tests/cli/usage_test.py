@@ -5,7 +5,7 @@ import program
 
 class Usage(program.Case):
     def test_help_teaches_and_fits_80_columns(self):
-        for command in ([], ["compare"], ["train"], ["list"], ["bench"], ["bench", "kernels"], ["bench", "step"]):
+        for command in ([], ["compare"], ["train"], ["duel"], ["list"], ["bench"], ["bench", "kernels"], ["bench", "step"]):
             text = self.good(*command, "--help").stdout
             self.assertIn("Examples:", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
@@ -17,6 +17,10 @@ class Usage(program.Case):
                        "--baseline", "--steps", "--batch", "--context", "--dtype", "--threads", "--margin", "--speed-margin",
                        "--looks", "--duel", "--fail-if-worse", "--fail-if-slower", "--json"):
             self.assertIn(option, text)
+        text = self.good("duel", "--help").stdout
+        for option in ("--norms", "--vary", "--baseline", "--precision", "--seconds", "--speed-margin", "--data", "--json",
+                       "--out", "--aa"):
+            self.assertIn(option, text)
         text = self.good("train", "--help").stdout
         for option in ("--norm", "--out", "--resume", "--checkpoint-every", "--keep-checkpoints", "--threads"):
             self.assertIn(option, text)
@@ -27,7 +31,7 @@ class Usage(program.Case):
     def test_command_lines_that_cannot_be_understood_exit_2(self):
         data = ["--data", "text.txt", "--out", "study"]
         for parts, arguments in (
-                (["list, train, compare or bench"], []),
+                (["list, train, compare, duel or bench"], []),
                 (["\"compre\"", "\"compare\""], ["compre"]),
                 (["\"--seed\"", "\"--seeds\"", "normlab compare --help"], ["compare", "--seed", "3", *data]),
                 (["--out is required"], ["compare", "--data", "text.txt"]),
@@ -48,7 +52,13 @@ class Usage(program.Case):
                 (["--margin nan"], ["compare", "--margin", "nan", *data]),
                 (["--speed-margin -1"], ["compare", "--speed-margin", "-1", *data]),
                 (["--looks 0"], ["compare", "--looks", "0", *data]),
-                (["--duel", "not there yet"], ["compare", "--duel", "10", *data]),
+                (["--duel -1", "0 for no duel"], ["compare", "--duel", "-1", *data]),
+                (["--precision 0", "above 0"], ["duel", "--precision", "0%"]),
+                (["--precision x"], ["duel", "--precision", "x%"]),
+                (["--speed-margin", "above 0"], ["duel", "--speed-margin", "0"]),
+                (["--seconds -1"], ["duel", "--seconds", "-1"]),
+                (["--out", "empty name"], ["duel", "--out", ""]),
+                (["\"--seed\"", "normlab duel --help"], ["duel", "--seed", "3"]),
                 (["--checkpoint-every -1", "from 0"], self.train("--checkpoint-every", "-1")),
                 (["--keep-checkpoints 0", "from 1"], ["compare", "--keep-checkpoints", "0", *data]),
                 (["--resume", "--init-weights"], self.train("--resume", "--init-weights", "w.safetensors")),

@@ -22,10 +22,13 @@ struct StubMachine {
   double drift_per_s = 0;             // everything becomes slower as time goes on
   double first_of_round = 0;          // what the first block of a round takes more, in logs
   double place_s = 0, prepare_s = 0;  // durations that are not timed
+  double steal_s = 0;                 // in every round; 0: the system does not tell
+  double mhz = 0;                     // 0: the system does not tell
   uint64_t seed = 1;
 
   double now = 0;
   int64_t interruptions = 0;
+  double stolen_s = 0;
   size_t in_round = 0;
   std::vector<std::vector<size_t>> placements;  // the orders
   std::vector<size_t> blocks;                   // who worked, in order
@@ -60,6 +63,13 @@ struct StubMachine {
                 },
             .now_s = [this] { return now; },
             .interruptions = [this] { return interruptions; },
+            .conditions =
+                [this] {
+                  DuelConditions conditions;
+                  if (steal_s > 0) conditions.stolen_s = stolen_s += steal_s;
+                  if (mhz > 0) conditions.mhz = mhz;
+                  return conditions;
+                },
             .keep_going = {}};
   }
 };

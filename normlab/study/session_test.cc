@@ -237,7 +237,7 @@ TEST_F(SessionTest, TheTimeLeftIsRightWithinAFifthAfterTheFirstCells) {
   size_t checked = 0;
   for (const Foretold& now : told) {
     const double left = cells.clock - now.at_s;
-    if (now.cell < 4 || left < 2) continue;  // each variant has been seen; the last seconds are rounding
+    if (now.cell < 4 || left < 6) continue;  // each variant has been seen; the last evaluation is the run's guess
     ++checked;
     EXPECT_NEAR(now.remaining_s, left, 0.2 * left) << "at " << now.at_s << " s";
   }
@@ -258,7 +258,7 @@ TEST_F(SessionTest, AStudyThatGoesOnKnowsWhatItsCellsTook) {
   EXPECT_NEAR(told[0].remaining_s, 2 * (10 + 8 + 3), 1e-6);
   for (const Foretold& now : told) {
     const double left = cells.clock - now.at_s;
-    if (left < 2) continue;
+    if (left < 6) continue;
     EXPECT_NEAR(now.remaining_s, left, 0.2 * left) << "at " << now.at_s << " s";
   }
 }

@@ -61,12 +61,14 @@ class Grid(program.Case):
         self.assertIn("1 of 3 threads stay unused", done.stderr)
 
     def test_memory_is_checked_for_all_cells_at_a_time(self):
-        model = self.compare(*NORMS, "--seeds", "1", "--set", "emb_dim=512", "--batch", "32", threads="2", steps="1")
-        one = self.run_program(*model, NORMLAB_MEMORY_MIB="130")
+        model = ["compare", *NORMS, "--seeds", "1", "--set", "emb_dim=512", "--set", "n_layers=2", "--set", "n_heads=2",
+                 "--set", "held_out_windows=8", "--context", "16", "--batch", "4", "--steps", "1", "--data", "text.txt",
+                 "--out", "study", "--threads", "2"]
+        one = self.run_program(*model, NORMLAB_MEMORY_MIB="200")
         self.assertEqual(one.returncode, 0, one.stderr)
         shutil.rmtree(self.folder / "study")
         self.refused(1, ["2 runs at a time", "--jobs", "NORMLAB_MEMORY_MIB"], *model, "--jobs", "2",
-                     NORMLAB_MEMORY_MIB="130")
+                     NORMLAB_MEMORY_MIB="200")
         self.assertFalse((self.folder / "study").exists())
 
     def test_ctrl_c_stops_all_cells_with_a_checkpoint(self):
@@ -180,7 +182,7 @@ class Grid(program.Case):
         self.good(*self.compare("--aa", "--norms", "layernorm", "--seeds", "4", steps="20"))
         self.assertEqual([variant["seeds"] for variant in self.results()["variants"]], [[1, 2, 3, 7], [4, 5, 6, 8]])
         self.refused(1, ["--aa"], *self.compare(*NORMS, "--seeds", "4", steps="20"))
-        self.refused(2, ["--aa", "--seeds N"], *command, "--seed-list", "1,2")
+        self.refused(2, ["--aa", "--seeds N"], *self.compare("--aa", "--norms", "layernorm", "--seed-list", "1,2"))
 
     def test_aa_takes_the_baseline_or_the_norm_of_the_configuration(self):
         done = self.good(*self.compare("--aa", *NORMS, "--baseline", "rmsnorm", "--seeds", "1", out="a"))

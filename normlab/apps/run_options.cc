@@ -88,8 +88,9 @@ void AddRunOptions(CLI::App& parser, RunArguments& arguments, const std::string&
   parser
       .add_option("--inside", arguments.inside,
                   "writes what stands inside every N steps to inside.jsonl: the norms' inputs and outputs, "
-                  "gradients and updates of every tensor; 0: never (default: about 30 times a run); changes "
-                  "no bit of a loss")
+                  "gradients and updates of every tensor; 0: never (default: about 30 times a run, at most "
+                  "every 5 steps); "
+                  "changes no bit of a loss")
       ->type_name("N")
       ->group(how);
   parser.add_flag("--json", arguments.json, json_description)->group(how);

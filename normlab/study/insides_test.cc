@@ -86,7 +86,7 @@ TEST(Insides, ResultsJsonHoldsSpikesAndTheLastSample) {
   const Json json = ResultsJson(Evaluate(fake.plan, fake.cells));
   EXPECT_EQ(json["variants"][1]["spikes"]["count"], 4);
   EXPECT_EQ(json["variants"][1]["spikes"]["median_recovery"], 9);
-  EXPECT_EQ(json["variants"][0]["median_mean_share"], 0.02);
+  EXPECT_DOUBLE_EQ(json["variants"][0]["median_mean_share"].get<double>(), 0.02);
   for (const Json& cell : json["cells"]) {
     if (cell["status"] == "missing") {
       EXPECT_TRUE(cell["spikes"].is_null() && cell["inside"].is_null());

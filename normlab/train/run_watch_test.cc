@@ -83,7 +83,7 @@ TEST(RunWatch, SamplesAreTheFirstEveryNthAndTheLastStep) {
   EXPECT_EQ(Steps(run.path()), (std::vector<int64_t>{1, 5, 10, 13}));
   EXPECT_EQ(DefaultInsideEvery(300), 10);
   EXPECT_EQ(DefaultInsideEvery(301), 11);
-  EXPECT_EQ(DefaultInsideEvery(1), 1);
+  EXPECT_EQ(DefaultInsideEvery(1), 5);
 }
 
 TEST(RunWatch, AResumedRunsFileAndSpikesAreThoseOfAnUninterruptedOne) {

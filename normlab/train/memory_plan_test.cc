@@ -92,7 +92,7 @@ TEST(PlanMemory, RunsAtTheSameTimeAddUpAndShareTheText) {
     });
   };
   EXPECT_TRUE(testing::Says(refusal(three, one.total()), {"3 runs at a time need about", "--jobs than 3"}));
-  EXPECT_TRUE(testing::Says(refusal(three, one.total() / 10), {"3 runs", "set a smaller micro_batch"}));
+  EXPECT_TRUE(testing::Says(refusal(three, one.total() / 10), {"3 runs", "free some memory"}));
 }
 
 // No number may wrap, and none may take minutes, for any configuration that passes validation.

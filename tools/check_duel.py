@@ -33,10 +33,10 @@ def burn(processor):
     return subprocess.Popen([sys.executable, "-c", code])
 
 
-def duels(arguments):
+def duels(arguments, options):
     """One record after another."""
     command = [arguments.program, "duel", "--aa", "--json", "--threads", "1", "--seconds", str(arguments.seconds),
-               *arguments.options]
+               *options]
     for _ in range(arguments.repeats):
         yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
 
@@ -47,8 +47,9 @@ def main():
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=10, help="of each duel")
     parser.add_argument("--busy", action="store_true", help="keep another processor busy meanwhile")
-    parser.add_argument("options", nargs="*", help="after --: options of `normlab duel`")
-    arguments = parser.parse_args()
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments = parser.parse_args(sys.argv[1:at])
+    options = sys.argv[at + 1:]
 
     processors = sorted(os.sched_getaffinity(0))
     if arguments.busy and len(processors) < 2:
@@ -57,7 +58,7 @@ def main():
     os.sched_setaffinity(0, processors[:1] if arguments.busy else processors)
     held, verdicts = 0, {}
     try:
-        for number, duel in enumerate(duels(arguments), 1):
+        for number, duel in enumerate(duels(arguments, options), 1):
             twin = duel["variants"][1]
             holds = twin["ci_low"] <= 1 <= twin["ci_high"]
             held += holds

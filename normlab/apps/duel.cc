@@ -15,6 +15,7 @@
 #include "normlab/kernels/cpu/cpu_device.h"
 #include "normlab/study/duel_summary.h"
 #include "normlab/study/duel_text.h"
+#include "normlab/train/run_record.h"
 
 namespace normlab::apps {
 namespace {

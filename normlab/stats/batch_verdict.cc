@@ -72,8 +72,9 @@ std::string Core(const Comparison& comparison, const ComparisonRule& rule, const
     case Verdict::kDiverged:  // a duel that diverges has no result
       return fmt::format("no verdict on speed: {} {}.", comparison.reason, Evidence(comparison, rule, words));
     case Verdict::kUndecided:
-      return fmt::format("undecided: {} (margin {}) {}; not evidence of sameness.", comparison.reason,
-                         Percent(rule.margin), Evidence(comparison, rule, words));
+      return fmt::format("undecided: {}{} {}; not evidence of sameness.", comparison.reason,
+                         comparison.ci_low ? " of " + Percent(rule.margin) : "",
+                         Evidence(comparison, rule, words));
   }
   return "";
 }

@@ -119,8 +119,8 @@ TEST(BatchVerdictTest, SentencesSayHowMuchHowSureAndFromWhat) {
   expect(explain(0.001, 0.01),
          {"equivalent within 1%", "90% interval, of the two one-sided tests", "not shown to be zero"});
   expect(explain(0.005, 0.005), {"smaller than 1%, but not zero"});
-  expect(explain(0.004, 0.03), {"undecided: the interval holds 1 and reaches beyond the margin (margin 1%)",
-                                "not evidence of sameness"});
+  expect(explain(0.004, 0.03),
+         {"undecided: the interval holds 1 and reaches beyond the margin of 1%", "not evidence of sameness"});
   expect(explain(0.2, 0.01, 3), {"no verdict on speed: 3 batches are complete, and a verdict needs 6"});
   ComparisonRule third_look = kRule;
   third_look.look = 3;

@@ -136,8 +136,9 @@ std::string NextStep(const DuelSummary& summary, const stats::Comparison& time) 
   using stats::Verdict;
   if (time.verdict != Verdict::kNone && time.verdict != Verdict::kUndecided) return "";
   if (summary.seconds_needed)
-    return fmt::format(" About {} of duel would do for {}.", FormatDuration(*summary.seconds_needed),
-                       time.verdict == Verdict::kNone ? "a verdict" : "the precision asked for");
+    return fmt::format(
+        " About {} of duel would do for {}.", FormatDuration(*summary.seconds_needed),
+        time.verdict == Verdict::kNone ? "a verdict" : "all rounds that the precision asks for");
   if (time.verdict == Verdict::kUndecided && !summary.stopped) return " A higher precision may decide.";
   return "";
 }

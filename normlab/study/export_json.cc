@@ -155,7 +155,7 @@ Json ComparisonJson(const StudyPlan& plan, const MetricComparison& comparison) {
   json["seeds_needed_low"] = OrNull(c.seeds_needed_low);
   json["seeds_needed_high"] = OrNull(c.seeds_needed_high);
   json["far_out_seeds"] = Json::array();
-  for (const size_t s : c.far_out) json["far_out_seeds"].push_back(plan.seeds[s]);
+  for (const size_t s : c.far_out) json["far_out_seeds"].push_back(plan.Seed(comparison.variant, s));
   if (comparison.judged) {
     json["runs_variant"] = c.runs_variant;
     json["runs_baseline"] = c.runs_baseline;

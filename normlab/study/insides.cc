@@ -124,7 +124,7 @@ std::string SpikesText(const StudyResults& results, size_t columns) {
     if (summary.not_recovered > 0) line += fmt::format(", {} not over", summary.not_recovered);
     for (const Cell& cell : results.cells) {
       if (cell.variant != v || !IsFinished(cell.status) || cell.record->spikes.empty()) continue;
-      line += fmt::format(". First: seed {}, {}", results.plan.seeds[cell.seed],
+      line += fmt::format(". First: seed {}, {}", results.plan.Seed(cell.variant, cell.seed),
                           Describe(cell.record->spikes[0]));
       break;
     }
@@ -145,7 +145,8 @@ std::vector<VariantInsides> ReadInsides(const fs::path& folder, const StudyPlan&
     std::map<int64_t, size_t> seeds;
     for (const Cell& cell : cells) {
       if (cell.variant != v || !IsFinished(cell.status)) continue;
-      const fs::path path = folder / CellFolder(insides.variant, plan.seeds[cell.seed]) / kInsideFile;
+      const fs::path path =
+          folder / CellFolder(insides.variant, plan.Seed(cell.variant, cell.seed)) / kInsideFile;
       if (KindOf(path) == PathKind::kNothing) continue;
       ForEachLine(path, [&](const Json& line) {
         if (line.value("why", "interval") != "interval") return;  // other seeds have no such step

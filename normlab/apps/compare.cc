@@ -40,7 +40,8 @@ constexpr const char* kFooter =
     "  normlab compare ... --seeds 8 --out study\n"
     "      the same study with three more seeds: only these run, as the second look\n"
     "\n"
-    "DIR holds study.json (what was asked), results.json, results.csv, and a folder\n"
+    "DIR holds study.json (what was asked), report.html (open it in a browser, also\n"
+    "while the study runs), results.json, results.csv, and a folder\n"
     "runs/VARIANT/seed-N for each run. A second start of the same command runs only\n"
     "what is not finished, and goes on inside a run that was cut off, from its latest\n"
     "checkpoint (every 10 minutes, and at Ctrl-C); a finished study is shown at once.\n"
@@ -55,7 +56,7 @@ struct CompareArguments {
   CheckpointArguments checkpoints;
   std::optional<std::string> norms, seeds, seed_list, baseline, margin, speed_margin, looks, duel;
   std::vector<std::string> vary;
-  bool fail_if_worse = false, save_models = false;
+  bool fail_if_worse = false, save_models = false, profile = false;
 };
 
 void RefuseWhatIsNotThereYet(const CompareArguments& arguments) {
@@ -209,6 +210,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
                         .checkpoints = checkpoints,
                         .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
+                        .profile = arguments.profile,
                         .on_progress = run.on_progress,
                         .on_note = note,
                         .stop = run.stop});
@@ -316,6 +318,10 @@ Command AddCompare(CLI::App& program) {
                 "prints results.json instead of the table");
   AddCheckpointOptions(*parser, arguments->checkpoints);
   parser->add_flag("--save-models", arguments->save_models, "keeps the trained weights of every run")
+      ->group("How it is run");
+  parser
+      ->add_flag("--profile", arguments->profile,
+                 "keeps the time of each kind of operation of every run, for the report")
       ->group("How it is run");
 
   const std::string how = "How it is judged; recorded before the first run, and then fixed";

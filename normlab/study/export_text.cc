@@ -150,18 +150,21 @@ std::string CountsText(const Counts& counts) {
 }
 
 std::string ResultsText(const StudyResults& results, size_t columns) {
-  std::string text = Header(results, columns) + "\n" + MeansTable(results, columns);
+  std::string text = Header(results, columns);
+  const auto add = [&text](const std::string& part) { (text += '\n') += part; };
+  add(MeansTable(results, columns));
   const std::string problems = Problems(results, columns);
-  if (!problems.empty()) text += "\n" + problems;
+  if (!problems.empty()) add(problems);
   if (results.comparisons.empty()) return text;
-  text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
-  text += "\n" + Explanations(results, columns);
-  text += "\n" + AlsoDiffersText(results, columns);
-  text += "\n" + Wrap(
-                     "Seeds vary the initial weights and the order of the data. They do not vary the text, "
-                     "its held-out part, "
-                     "the learning rate or the machine, so nothing is claimed beyond those.",
-                     columns);
+  add(LossTable(results, columns));
+  add(TimeTable(results, columns) + Legend(results, columns));
+  add(Explanations(results, columns));
+  add(AlsoDiffersText(results, columns));
+  add(
+      Wrap("Seeds vary the initial weights and the order of the data. They do not vary the text, "
+           "its held-out part, "
+           "the learning rate or the machine, so nothing is claimed beyond those.",
+           columns));
   text += Wrap(
       "Times come from whole cells, one after another in alternating order, not from an interleaved duel: "
       "weaker evidence, as the machine's speed may have drifted. Peak memory is counted, not judged.",

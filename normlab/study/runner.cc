@@ -9,6 +9,7 @@
 #include "normlab/base/files.h"
 #include "normlab/study/export.h"
 #include "normlab/study/remaining.h"
+#include "normlab/study/report/refresh.h"
 #include "normlab/train/run_folder.h"
 
 namespace normlab {
@@ -87,6 +88,7 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
   std::vector<double> work;
   for (const PlannedVariant& planned : plan_.variants) work.push_back(Work(planned.variant));
   RemainingTime remaining(std::move(work));
+  ReportRefresher page(folder_, now);
 
   for (size_t i = 0; i < waiting_.size() && !stopped(); ++i) {
     Cell& cell = cells_[waiting_[i]];
@@ -103,13 +105,14 @@ bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const
       progress.run = run;
       progress.remaining_s = remaining.Total(cell.variant, now() - start, run.remaining_s, after);
       callbacks.on_progress(progress);
+      page.Update(progress, [this] { return Results(); });
     };
     report({.steps = plan_.variants[cell.variant].variant.config.steps});
     RunCell(cell, runner, report, callbacks, stop);
     if (IsFinished(cell.status) && !cell.resume_from) remaining.Add(cell.variant, now() - start);
     if (callbacks.on_cell_end) callbacks.on_cell_end(cell, plan_);
     try {
-      WriteResults();
+      normlab::WriteResults(Results(), folder_, page.StateOf(progress));
     } catch (const Error& error) {
       if (callbacks.on_note) callbacks.on_note(error.what());  // the cells themselves are safe
     }
@@ -160,9 +163,10 @@ std::optional<double> Study::KnownBound(const TrainConfig& config) const {
 
 void Study::WriteResults() const { normlab::WriteResults(Results(), folder_); }
 
-void WriteResults(const StudyResults& results, const fs::path& folder) {
+void WriteResults(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {
   WriteFileAtomic(folder / "results.json", DumpJson(ResultsJson(results), 2) + "\n");
   WriteFileAtomic(folder / "results.csv", ResultsCsv(results));
+  WriteReport(results, folder, live);
 }
 
 }  // namespace normlab

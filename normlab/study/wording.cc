@@ -81,7 +81,7 @@ std::string DataText(const StudyPlan& plan) {
   if (!files.empty()) text = Printable(std::filesystem::path(files[0].value("path", "")).filename().string());
   if (files.size() > 1) text += fmt::format(" and {} more files", files.size() - 1);
   if (plan.data.contains("tokens"))
-    text += ", " + FormatCount(plan.data["tokens"].get<int64_t>()) + " tokens";
+    text += fmt::format(", {} tokens", FormatCount(plan.data["tokens"].get<int64_t>()));
   return text + fmt::format(" ({})", plan.data.value("tokenizer", "?"));
 }
 

@@ -28,6 +28,11 @@ add_library(normlab::onednn INTERFACE IMPORTED)
 target_link_libraries(normlab::onednn INTERFACE ${DNNL_LIBRARY})
 target_include_directories(normlab::onednn INTERFACE ${DNNL_INCLUDE_DIR})
 
+# Chart.js, whose text the program carries for the report page.
+if(NORMLAB_PROGRAM OR NORMLAB_TESTS)
+  find_file(NORMLAB_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/javascript REQUIRED)
+endif()
+
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 

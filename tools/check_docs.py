@@ -7,7 +7,7 @@ and the program.
   dev      ./dev COMMAND is one that ./dev help tells of, and a preset is one of CMakePresets.json
   command  a normlab command runs. Made small first: --data becomes a text of some kilobytes, --out a fresh folder,
            --steps, --seeds, --batch and --context a few, and the model tiny; a bare `normlab compare` only shows
-           its help; --resume finds a run of the same kind, --status a study. Of python3 and ctest, the script and the preset must exist
+           its help; --resume finds a run of the same kind, --status and report a study. Of python3 and ctest, the script and the preset must exist
   option   an --option in code is in the help of normlab or of ./dev, or one of our scripts', or in FOREIGN_OPTIONS
   example  each line of a block marked cpp or c stands in a file of examples/, which the tests compile and run
 
@@ -27,7 +27,7 @@ import tempfile
 
 HOME = pathlib.Path(__file__).resolve().parent.parent
 # What a build, a run, a study or a reader makes: not in the repository.
-OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "inside.jsonl", "signals.json", "model.safetensors", "study.json", "results.json", "results.csv",
+OUTPUTS = ["build/*", "run.json", "metrics.jsonl", "inside.jsonl", "signals.json", "model.safetensors", "study.json", "results.json", "results.csv", "report.html",
            "checkpoints/*", "speeds.json", "steps.json", "duel.json", "peers.json", "optimizer.safetensors", "gradients.safetensors", "state.json", ".lock", "runs/*", "kjv.txt", "text.txt", "x.h", "x.cc", "x_test.cc", "your_norm.h"]
 FOREIGN_OPTIONS = {"--gtest_filter", "--install", "--prefix"}
 FILE = re.compile(r"[\w.*<>-]+(/[\w.*<>-]+)*(/|\.(h|hpp|c|cc|py|md|txt|json|jsonl|csv|cmake|safetensors|so))")
@@ -81,7 +81,7 @@ class Checker:
                          for line in path.read_text(encoding="utf-8").splitlines()}
         self.dev_help = self.output(root / "dev", "help")
         helps = [self.output(program, *command, "--help") for command in
-                 ([], ["list"], ["train"], ["compare"], ["duel"], ["bench", "kernels"], ["bench", "step"])]
+                 ([], ["list"], ["train"], ["compare"], ["report"], ["duel"], ["bench", "kernels"], ["bench", "step"])]
         scripts = [root / name for name in self.files if name.endswith(".py")]
         declared = [re.findall(r'add_argument\("(--[\w-]+)"', script.read_text(encoding="utf-8")) for script in scripts]
         self.options = set(OPTION.findall(" ".join(helps) + self.dev_help)) | FOREIGN_OPTIONS | set(sum(declared, []))
@@ -149,7 +149,7 @@ class Checker:
 
     def try_normlab(self, number, arguments):
         with tempfile.TemporaryDirectory(prefix="normlab-docs-") as folder:
-            if arguments in (["train"], ["compare"], ["duel"], ["bench"], ["bench", "kernels"], ["bench", "step"], []):
+            if arguments in (["train"], ["compare"], ["report"], ["duel"], ["bench"], ["bench", "kernels"], ["bench", "step"], []):
                 arguments = [*arguments, "--help"]
             (pathlib.Path(folder) / "text.txt").write_text("in the beginning was the word. " * 500, encoding="utf-8")
             commands = [self.small(arguments)]
@@ -162,6 +162,8 @@ class Checker:
                             ["compare", *(["--json"] if "--json" in arguments else []), "--status", "out"]]
                 if len(others) != 2:
                     yield number, "command", "--status takes one folder"
+            if arguments[0] == "report" and "--help" not in arguments:  # of a study that is made first
+                commands = [self.small(["compare"]), ["report", "out", *arguments[2:]]]
             for command in commands:
                 done = subprocess.run([self.program, *command], cwd=folder, capture_output=True, text=True, check=False,
                                       timeout=300)
@@ -219,6 +221,7 @@ Read [the README](README.md), [this](#a-title-and-more) and [that](docs/design.m
 
     ./dev build asan && normlab compare --data x.txt --out y   # with a comment
     normlab bench kernels --norms fused_rmsnorm --json speeds.json
+    normlab report study --format markdown
     normlab train --data book.txt --out run --preset gpt2-small \\
                   --norm rmsnorm --steps 100000
     ctest --preset asan
@@ -239,6 +242,7 @@ FAULTS = [  # (kind, text that is added)
     ("dev", "`./dev tets`"),
     ("dev", "    ./dev build fast"),
     ("command", "    normlab list nroms"),
+    ("command", "    normlab report study --format pdf"),
     ("command", "    normlab train --data a.txt --out b --norm rmsnrom"),
     ("command", "    normlab compare --data a.txt --out b \\\n            --set emb_dmi=4"),
     ("command", "    true && normlab lits"),

@@ -42,6 +42,7 @@ Command AddList(CLI::App& program);
 Command AddTrain(CLI::App& program);
 Command AddCompare(CLI::App& program);
 Command AddDuel(CLI::App& program);
+Command AddReport(CLI::App& program);
 std::vector<Command> AddBench(CLI::App& program);  // kernels, step
 
 // Writes to standard output; throws Error where that fails (a full disk behind a redirection).

@@ -47,6 +47,7 @@ bool RunCells(Study& study, const CompareArguments& arguments, std::shared_ptr<c
                         .checkpoints = checkpoints,
                         .resume_from = run.resume_from,
                         .products_bound_s = run.products_bound_s,
+                        .profile = arguments.profile,
                         .inside_every = inside_every,
                         .on_progress = run.on_progress,
                         .on_note = run.on_note,

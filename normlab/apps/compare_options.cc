@@ -25,7 +25,8 @@ constexpr const char* kFooter =
     "  normlab compare --status study\n"
     "      what is done, failed and missing, who works on it, and for how long still\n"
     "\n"
-    "DIR holds study.json (what was asked), results.json, results.csv, and a folder\n"
+    "DIR holds study.json (what was asked), report.html (open it in a browser, also\n"
+    "while the study runs), results.json, results.csv, and a folder\n"
     "runs/VARIANT/seed-N for each run. A second start of the same command runs only\n"
     "what is not finished, and goes on inside a run that was cut off, from its latest\n"
     "checkpoint (every 10 minutes, and at Ctrl-C); a finished study is shown at once.\n"
@@ -86,6 +87,10 @@ void AddCompareOptions(CLI::App& parser, CompareArguments& arguments) {
       ->group("How it is run");
   AddCheckpointOptions(parser, arguments.checkpoints);
   parser.add_flag("--save-models", arguments.save_models, "keeps the trained weights of every run")
+      ->group("How it is run");
+  parser
+      .add_flag("--profile", arguments.profile,
+                "keeps the time of each kind of operation of every run, for the report")
       ->group("How it is run");
 
   const std::string how = "How it is judged; recorded before the first run, and then fixed";

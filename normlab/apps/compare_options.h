@@ -18,7 +18,7 @@ struct CompareArguments {
   std::optional<std::string> norms, seeds, seed_list, baseline, within, margin, speed_margin, looks, duel;
   std::optional<std::string> jobs, retries, status;
   std::vector<std::string> vary;
-  bool aa = false, fail_if_worse = false, fail_if_slower = false, save_models = false;
+  bool aa = false, fail_if_worse = false, fail_if_slower = false, save_models = false, profile = false;
 };
 
 void AddCompareOptions(CLI::App& parser, CompareArguments& arguments);

@@ -71,7 +71,8 @@ std::string UsageMessage(const CLI::App& program, const CLI::ParseError& error, 
   const std::vector<std::string> commands = CommandNames(program);
   const std::string_view first = argc > 1 ? argv[1] : "";
   const bool known = std::ranges::find(commands, first) != commands.end();
-  if (first.empty()) return "name a command: list, train, compare, duel or bench; see `normlab --help`";
+  if (first.empty())
+    return "name a command: compare, report, train, list, duel or bench; see `normlab --help`";
   if (!known && !first.starts_with('-'))
     return "unknown command " + UnknownName(first, commands) + "; see `normlab --help`";
 

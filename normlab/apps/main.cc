@@ -36,6 +36,7 @@ constexpr const char* kFooter =
     "      the default study: five norms, five seeds, a tiny model\n"
     "  normlab compare --norms fused_layernorm,fused_rmsnorm --seeds 3 --steps 60 \\\n"
     "                  --data text.txt --out study\n"
+    "  normlab report study --format markdown\n"
     "  normlab train --norm fused_rmsnorm --data text.txt --out run\n"
     "  normlab duel --norms fused_layernorm,fused_rmsnorm\n"
     "  normlab list norms\n"
@@ -83,7 +84,7 @@ int Run(int argc, char** argv) {
   program.set_version_flag(
       "--version", [] { return DescribeMachine(*MakeCpuDevice({})).build; }, "version and build");
 
-  std::vector<Command> commands = {AddCompare(program), AddTrain(program), AddDuel(program),
+  std::vector<Command> commands = {AddCompare(program), AddReport(program), AddTrain(program), AddDuel(program),
                                    AddList(program)};
   for (Command& command : AddBench(program)) commands.push_back(std::move(command));
   for (const Command& command : commands) command.parser->set_help_flag("-h,--help", "this text");

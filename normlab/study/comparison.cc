@@ -9,6 +9,7 @@
 #include "normlab/base/error.h"
 #include "normlab/stats/descriptive.h"
 #include "normlab/stats/multiplicity.h"
+#include "normlab/stats/paired_t.h"
 #include "normlab/study/comparison_notes.h"
 #include "normlab/study/study_duel.h"
 
@@ -61,7 +62,10 @@ VariantSummary Summarize(const StudyPlan& plan, const CellTable& table, size_t v
   for (size_t s = 0; s < table.seeds(); ++s) Count(summary.counts, table.at(variant, s).status);
   const std::vector<double> losses = metric(Metric::kTestLoss);
   summary.test_loss = MeanOf(losses);
-  if (losses.size() > 1) summary.test_loss_sd = stats::SampleSd(losses);
+  if (losses.size() > 1) {
+    summary.test_loss_sd = stats::SampleSd(losses);
+    summary.test_loss_interval = stats::MeanInterval(stats::PairedTTest(losses), 0.05);
+  }
   summary.time_s = MeanOf(metric(Metric::kTime));
   const std::optional<double> tokens = MeanOf(values([](const Cell& cell) -> std::optional<double> {
     if (!Value(Metric::kTime, cell)) return std::nullopt;

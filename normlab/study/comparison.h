@@ -34,7 +34,8 @@ Counts CountCells(const std::vector<Cell>& cells);
 struct VariantSummary {
   std::string name;
   Counts counts;
-  std::optional<double> test_loss, test_loss_sd;  // the latter from two seeds on
+  std::optional<double> test_loss, test_loss_sd;      // the latter from two seeds on
+  std::optional<stats::Interval> test_loss_interval;  // 95%, of the mean: Student's t, this variant alone
   std::optional<double> time_s, peak_bytes, products_share;
   std::optional<double> tokens_per_s;  // all tokens over all time, so that it agrees with time_s
 };

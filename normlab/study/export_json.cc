@@ -58,6 +58,9 @@ Json VariantJson(const PlannedVariant& planned, const VariantSummary& summary) {
   json["counts"] = ToJson(summary.counts);
   json["mean_test_loss"] = ToJson(summary.test_loss);
   json["sd_test_loss"] = ToJson(summary.test_loss_sd);
+  const std::optional<stats::Interval>& interval = summary.test_loss_interval;
+  json["mean_test_loss_ci_low"] = interval ? ToJson(interval->low) : Json();
+  json["mean_test_loss_ci_high"] = interval ? ToJson(interval->high) : Json();
   json["mean_time_s"] = ToJson(summary.time_s);
   json["mean_tokens_per_s"] = ToJson(summary.tokens_per_s);
   json["mean_products_share"] = ToJson(summary.products_share);

@@ -7,36 +7,10 @@
 
 #include "normlab/base/testing/comma_locale.h"
 #include "normlab/stats/descriptive.h"
-#include "normlab/study/testing/fake_study.h"
+#include "normlab/study/testing/fake_results.h"
 
 namespace normlab {
 namespace {
-
-// A study whose variants have these names, with cells in every state.
-StudyResults MakeResults(const std::vector<std::string>& names) {
-  StudyRequest request = FakeRequest("layernorm,rmsnorm,no_norm", {1, 2, 3});
-  request.grid.variants.resize(names.size());
-  request.norm_implementations.resize(names.size());
-  for (size_t v = 0; v < names.size(); ++v) request.grid.variants[v].name = names[v];
-  const StudyPlan plan = MakePlan(request);
-  std::vector<Cell> cells;
-  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
-    Cell cell{.variant = place.variant, .seed = place.seed};
-    const TrainConfig config = CellConfig(plan.variants[place.variant].variant, plan.seeds[place.seed]);
-    const double noise = 0.001 * static_cast<double>((place.variant * 7 + place.seed * 3) % 5);
-    if (place.variant == 1 && place.seed == 1) {
-      TakeRecord(cell, FakeDivergence(config));
-    } else if (place.variant == 1 && place.seed == 2) {
-      cell.status = CellStatus::kFailed;
-      cell.reason = "the disk, \"full\",\nis full";
-    } else {
-      TakeRecord(
-          cell, FakeRecord(config, 3.25 + 0.1 * static_cast<double>(place.variant) + noise, 9358.25 + noise));
-    }
-    cells.push_back(std::move(cell));
-  }
-  return Evaluate(plan, cells);
-}
 
 // RFC 4180, as another program reads it.
 std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
@@ -71,7 +45,7 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
 // S-25.
 TEST(ExportTest, CsvComesBackWithNamesThatHoldCommasQuotesAndLineBreaks) {
   const std::string nasty = "a,\"b\"\nc";
-  const StudyResults results = MakeResults({"base", nasty, "none"});
+  const StudyResults results = FakeResults({"base", nasty, "none"});
   const auto rows = ParseCsv(ResultsCsv(results));
   ASSERT_EQ(rows.size(), 1 + results.cells.size());
   const auto column = [&](const std::string& name) {
@@ -93,7 +67,7 @@ TEST(ExportTest, CsvComesBackWithNamesThatHoldCommasQuotesAndLineBreaks) {
 
 // S-25: another program that reads the CSV comes to the same table.
 TEST(ExportTest, CsvGivesTheMeansOfTheTable) {
-  const StudyResults results = MakeResults({"base", "a,\"b\"\nc", "none"});
+  const StudyResults results = FakeResults({"base", "a,\"b\"\nc", "none"});
   const auto rows = ParseCsv(ResultsCsv(results));
   const auto column = [&](const std::string& name) {
     return static_cast<size_t>(std::ranges::find(rows[0], name) - rows[0].begin());
@@ -113,7 +87,7 @@ TEST(ExportTest, CsvGivesTheMeansOfTheTable) {
 
 // S-25.
 TEST(ExportTest, DecimalsHaveADotWhateverTheLocale) {
-  const StudyResults results = MakeResults({"base", "b", "c"});
+  const StudyResults results = FakeResults({"base", "b", "c"});
   const std::string csv = ResultsCsv(results), json = DumpJson(ResultsJson(results)),
                     text = ResultsText(results);
   EXPECT_NE(csv.find("9358.25"), std::string::npos);
@@ -127,14 +101,14 @@ TEST(ExportTest, DecimalsHaveADotWhateverTheLocale) {
 
 // S-25.
 TEST(ExportTest, NotFiniteNumbersAreKept) {
-  StudyResults results = MakeResults({"base", "b", "c"});
+  StudyResults results = FakeResults({"base", "b", "c"});
   results.cells[0].record->train_loss = NAN;
   EXPECT_NE(ResultsCsv(results).find(",nan,"), std::string::npos);
   EXPECT_EQ(ResultsJson(results)["cells"][0]["train_loss"], "nan");
 }
 
 TEST(ExportTest, WhatDoesNotExistIsNull) {
-  const Json json = ResultsJson(MakeResults({"base", "b", "c"}));
+  const Json json = ResultsJson(FakeResults({"base", "b", "c"}));
   EXPECT_EQ(json["schema_version"], 1);
   for (const Json& cell : json["cells"]) {
     if (cell["status"] == "done") continue;
@@ -162,16 +136,34 @@ TEST(ExportTest, TextStaysWithin80ColumnsWithoutEscapes) {
          "beta2=0.95,warmup_fraction=0.1",
          "c"},
         {std::string(300, 'x'), "a,\"b\"\nc\x1b[31m", "\xc3\xa9t\xc3\xa9"}}) {
-    const std::string text = ResultsText(MakeResults(names));
+    const std::string text = ResultsText(FakeResults(names));
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(Width(line), 80u) << line;
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
   }
 }
 
+TEST(ExportTest, MarkdownHasTheTablesAndNoMarkupOfNames) {
+  const std::string text = ResultsMarkdown(FakeResults({"base", "a|b<script>*", "none"}));
+  for (const char* part :
+       {"No verdict yet: 8 of 9 runs have ended", "| variant |", "95% interval of the mean", "simultaneous",
+        "a\\|b\\<script\\>\\*", "params -24", "Margin stated beforehand: 0.01 nats", "Seeds do not vary"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
+  EXPECT_EQ(text.find("<script>"), std::string::npos);
+}
+
+TEST(ExportTest, TheMeanOfEachVariantHasItsOwnInterval) {
+  const StudyResults results = FakeResults({"base", "other"}, /*all_done=*/true);
+  const Json variant = ResultsJson(results)["variants"][0];
+  // 3.25, 3.253, 3.251: mean +- t(0.975, 2) sd / sqrt(3)
+  const double mean = 3.2513333333333333, half = 4.302652729911275 * 0.0015275252316519 / std::sqrt(3.0);
+  EXPECT_NEAR(variant["mean_test_loss_ci_low"].get<double>(), mean - half, 1e-9);
+  EXPECT_NEAR(variant["mean_test_loss_ci_high"].get<double>(), mean + half, 1e-9);
+}
+
 TEST(ExportTest, TheArticlesNormsFitWithoutFolding) {
   const std::string text =
-      ResultsText(MakeResults({"handrolled_layernorm", "handrolled_rmsnorm", "no_norm"}));
+      ResultsText(FakeResults({"handrolled_layernorm", "handrolled_rmsnorm", "no_norm"}));
   EXPECT_NE(text.find("\nhandrolled_rmsnorm  "), std::string::npos) << text;
 }
 
@@ -186,7 +178,7 @@ std::string LineAfter(const std::string& text, const std::string& line) {
 // S-07: both means, the difference in nats and in percent, interval, p and verdict; folded in 80 columns, one
 // line where there is room.
 TEST(ExportTest, TheTableOfLossesHasBothMeansDifferencesIntervalAndVerdict) {
-  StudyResults results = MakeResults({"a_rather_long_base", "a_rather_long_other", "a_rather_long_third"});
+  StudyResults results = FakeResults({"a_rather_long_base", "a_rather_long_other", "a_rather_long_third"});
   stats::Comparison& c = results.comparisons[1].result;
   ASSERT_EQ(results.comparisons[1].metric, Metric::kTestLoss);
   c.mean_variant = 2.75578;
@@ -207,7 +199,7 @@ TEST(ExportTest, TheTableOfLossesHasBothMeansDifferencesIntervalAndVerdict) {
 
 // S-02: whatever stands after a number in brackets or as sd is named where it stands or in the legend.
 TEST(ExportTest, SpreadsAndIntervalsAreNamed) {
-  const std::string text = ResultsText(MakeResults({"base", "other", "none"}), 1000);
+  const std::string text = ResultsText(FakeResults({"base", "other", "none"}), 1000);
   for (const char* part :
        {"  95% interval  ", "sd: standard deviation of the test loss (nats)",
         "interval: simultaneous 95% interval, over 2 comparisons and 2 declared looks (98.75% each)",
@@ -219,7 +211,7 @@ TEST(ExportTest, SpreadsAndIntervalsAreNamed) {
 
 // S-23: p is unadjusted and says so, Holm is named with where it is.
 TEST(ExportTest, AdjustedPValuesAreNamed) {
-  const StudyResults results = MakeResults({"base", "other", "none"});
+  const StudyResults results = FakeResults({"base", "other", "none"});
   EXPECT_NE(ResultsText(results, 1000).find("p: paired t test, unadjusted (Holm-adjusted in results.json)"),
             std::string::npos);
   const Json json = ResultsJson(results)["comparisons"][1];
@@ -228,7 +220,7 @@ TEST(ExportTest, AdjustedPValuesAreNamed) {
 
 // S-19.
 TEST(ExportTest, AMarginOfZeroIsNone) {
-  StudyResults results = MakeResults({"base", "other", "none"});
+  StudyResults results = FakeResults({"base", "other", "none"});
   EXPECT_NE(ResultsText(results, 1000).find("Margins stated beforehand: 0.01 nats, 1% of time."),
             std::string::npos);
   results.plan.margin_nats = results.plan.speed_margin = 0;
@@ -237,7 +229,7 @@ TEST(ExportTest, AMarginOfZeroIsNone) {
 }
 
 TEST(ExportTest, TextNamesIntervalsCountsReasonsAndLimits) {
-  const std::string text = ResultsText(MakeResults({"base", "other", "none"}));
+  const std::string text = ResultsText(FakeResults({"base", "other", "none"}));
   for (const char* part :
        {"9 planned: 7 done, 1 diverged, 1 failed, 0 missing", "simultaneous", "95%", "paired by seed",
         "Baseline: base", "other, seed 2: diverged", "other, seed 3: failed", "interim",

@@ -6,6 +6,7 @@
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/study/export.h"
+#include "normlab/study/report/refresh.h"
 #include "normlab/study/session.h"
 
 namespace normlab {
@@ -99,9 +100,10 @@ void Study::TakeDuel(DuelRecord duel) {
 
 void Study::WriteResults() const { normlab::WriteResults(Results(), folder_); }
 
-void WriteResults(const StudyResults& results, const fs::path& folder) {
+void WriteResults(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {
   WriteFileAtomic(folder / "results.json", DumpJson(ResultsJson(results), 2) + "\n");
   WriteFileAtomic(folder / "results.csv", ResultsCsv(results));
+  WriteReport(results, folder, live);
 }
 
 }  // namespace normlab

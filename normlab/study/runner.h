@@ -22,6 +22,7 @@
 #include "normlab/study/comparison.h"
 #include "normlab/study/folder.h"
 #include "normlab/study/plan.h"
+#include "normlab/study/report/page.h"
 #include "normlab/study/study_duel.h"
 #include "normlab/train/run.h"
 
@@ -117,7 +118,8 @@ class Study {
   std::vector<size_t> waiting_;  // cells to run, in order; the first is next
 };
 
-// The files of a study's results.
-void WriteResults(const StudyResults& results, const std::filesystem::path& folder);
+// The files of a study's results: results.json, results.csv, report.html. `live`: cells are still running.
+void WriteResults(const StudyResults& results, const std::filesystem::path& folder,
+                  const std::optional<Live>& live = {});
 
 }  // namespace normlab

@@ -31,7 +31,8 @@ Study::Session::Session(Study& study, const CellRunner& runner, const StudyCallb
       callbacks_(callbacks),
       settings_(settings),
       now_(callbacks.now_s ? callbacks.now_s : SteadyNow),
-      remaining_(WorkOfVariants(study.plan_)) {
+      remaining_(WorkOfVariants(study.plan_)),
+      page_(study.folder_, now_) {
   NL_CHECK(settings.jobs >= 1);
   const size_t cells = study.cells_.size();
   for (size_t i = 0; i < study.waiting_.size(); ++i)
@@ -170,7 +171,8 @@ void Study::Session::Finish(const Place& place, const std::string& error, std::o
   }
   if (callbacks_.on_cell_end) callbacks_.on_cell_end(cell, study_.plan_, attempt);
   try {
-    study_.WriteResults();
+    // The last write, after all have ended, says no more that the study runs.
+    normlab::WriteResults(study_.Results(), study_.folder_, page_.StateOf(Progress()));
   } catch (const Error& write_error) {
     Note(write_error.what());  // the cells themselves are safe
   }
@@ -184,22 +186,28 @@ CellProgress Study::Session::Told(const Place& place) const {
           .run = place.run};
 }
 
-void Study::Session::Report(Place& place, const RunProgress& run) {
-  place.run = run;
-  if (!callbacks_.on_progress) return;
+StudyProgress Study::Session::Progress() const {
   const double now = now_();
-  StudyProgress progress{.cells = place.attempt.cells, .latest = Told(place)};
+  StudyProgress progress{.cells = study_.cells_.size()};
   std::vector<RunningCell> running;
-  for (const Place& other : places_) {
-    progress.running.push_back(Told(other));
-    running.push_back({.variant = study_.cells_[other.index].variant,
-                       .elapsed_s = now - other.started_s,
-                       .remaining_s = other.run.remaining_s});
+  for (const Place& place : places_) {
+    progress.running.push_back(Told(place));
+    running.push_back({.variant = study_.cells_[place.index].variant,
+                       .elapsed_s = now - place.started_s,
+                       .remaining_s = place.run.remaining_s});
   }
   std::vector<size_t> waiting;
   for (const Waiting& next : queue_) waiting.push_back(study_.cells_[next.index].variant);
   progress.remaining_s = remaining_.Total(running, waiting, settings_.jobs);
-  callbacks_.on_progress(progress);
+  return progress;
+}
+
+void Study::Session::Report(Place& place, const RunProgress& run) {
+  place.run = run;
+  StudyProgress progress = Progress();
+  progress.latest = Told(place);
+  if (callbacks_.on_progress) callbacks_.on_progress(progress);
+  page_.Update(progress, [this] { return study_.Results(); });
 }
 
 void Study::Session::Note(const std::string& text) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "normlab/study/remaining.h"
+#include "normlab/study/report/refresh.h"
 #include "normlab/study/runner.h"
 
 namespace normlab {
@@ -49,6 +50,7 @@ class Study::Session {
   void Note(const std::string& text) const;
   bool Stopped() const { return broken_ || (settings_.stop != nullptr && *settings_.stop); }
   CellProgress Told(const Place& place) const;
+  StudyProgress Progress() const;  // of all at work
 
   Study& study_;
   const CellRunner& runner_;
@@ -56,6 +58,7 @@ class Study::Session {
   const StudyRunSettings settings_;
   const std::function<double()> now_;
   RemainingTime remaining_;
+  ReportRefresher page_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

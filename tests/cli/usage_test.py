@@ -5,7 +5,7 @@ import program
 
 class Usage(program.Case):
     def test_help_teaches_and_fits_80_columns(self):
-        for command in ([], ["compare"], ["train"], ["duel"], ["list"], ["bench"], ["bench", "kernels"], ["bench", "step"]):
+        for command in ([], ["compare"], ["report"], ["train"], ["duel"], ["list"], ["bench"], ["bench", "kernels"], ["bench", "step"]):
             text = self.good(*command, "--help").stdout
             self.assertIn("Examples:", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
@@ -31,7 +31,7 @@ class Usage(program.Case):
     def test_command_lines_that_cannot_be_understood_exit_2(self):
         data = ["--data", "text.txt", "--out", "study"]
         for parts, arguments in (
-                (["list, train, compare, duel or bench"], []),
+                (["compare, report, train, list, duel or bench"], []),
                 (["\"compre\"", "\"compare\""], ["compre"]),
                 (["\"--seed\"", "\"--seeds\"", "normlab compare --help"], ["compare", "--seed", "3", *data]),
                 (["--out is required"], ["compare", "--data", "text.txt"]),

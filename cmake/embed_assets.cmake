@@ -1,0 +1,16 @@
+# cmake -D OUTPUT=x.cc -D "ASSETS=kPage=page.html;kScript=a.js+b.js" -P embed_assets.cmake
+# Writes text files as constants of normlab::assets, one for each NAME=FILE; files joined by + follow one another.
+cmake_minimum_required(VERSION 3.25)
+set(code "// Made by cmake/embed_assets.cmake.\n#include \"normlab/study/report/assets.h\"\n\nnamespace normlab::assets {\n")
+foreach(asset IN LISTS ASSETS)
+  string(REGEX MATCH "^([A-Za-z]+)=(.*)$" matched "${asset}")
+  set(name "${CMAKE_MATCH_1}")
+  string(REPLACE "+" ";" files "${CMAKE_MATCH_2}")
+  string(APPEND code "\nconst std::string_view ${name} =")
+  foreach(file IN LISTS files)
+    file(READ "${file}" text)
+    string(APPEND code "\n    R\"nl_asset(${text})nl_asset\"")
+  endforeach()
+  string(APPEND code ";\n")
+endforeach()
+file(WRITE "${OUTPUT}" "${code}\n}  // namespace normlab::assets\n")

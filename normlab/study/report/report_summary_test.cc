@@ -1,0 +1,83 @@
+#include "normlab/study/report/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "normlab/study/testing/fake_results.h"
+
+namespace normlab {
+namespace {
+
+StudyResults WithLosses(const std::string& norms, const std::vector<std::vector<double>>& losses) {
+  const StudyPlan plan = MakePlan(FakeRequest(norms, {1, 2, 3}));
+  std::vector<Cell> cells;
+  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
+    Cell cell{.variant = place.variant, .seed = place.seed};
+    TakeRecord(cell, FakeRecord(CellConfig(plan.variants[place.variant].variant, plan.seeds[place.seed]),
+                                losses[place.variant][place.seed]));
+    cells.push_back(std::move(cell));
+  }
+  return Evaluate(plan, cells);
+}
+
+TEST(SummaryTest, TheHeadlineSaysDirectionSizeAndMargin) {
+  const StudyResults results =
+      WithLosses("layernorm,rmsnorm,no_norm,dyt",
+                 {{3, 3.1, 3.2}, {3.0001, 3.1, 3.2001}, {3.5, 3.601, 3.699}, {2.5, 2.601, 2.699}});
+  EXPECT_EQ(Headline(results),
+            "dyt ends with a lower loss than layernorm (-0.5000 nats); no_norm ends with a higher loss than "
+            "layernorm (+0.5000 nats); rmsnorm reaches the loss of layernorm within 0.01 nats, the margin "
+            "stated beforehand.");
+}
+
+TEST(SummaryTest, UndecidedIsNotSameness) {
+  const StudyResults results = WithLosses("layernorm,rmsnorm,dyt", {{3, 3, 3}, {2, 3.5, 4}, {4, 2.5, 2}});
+  EXPECT_EQ(Headline(results), "3 seeds do not decide between rmsnorm and dyt and layernorm.");
+}
+
+TEST(SummaryTest, AnUnfinishedStudyHasNoVerdict) {
+  EXPECT_EQ(Headline(FakeResults({"base", "other", "none"})), "No verdict yet: 8 of 9 runs have ended.");
+  EXPECT_EQ(SpeedLine(FakeResults({"base", "other", "none"}), {}), "");
+}
+
+TEST(SummaryTest, SpeedIsThatOfTheDuelWhereThereIsOne) {
+  const StudyResults results = FakeResults({"base", "other"}, /*all_done=*/true);
+  EXPECT_EQ(SpeedLine(results, {}), "other takes the time of base within 1%.");
+  const Json duel = {{"variants",
+                      {{{"name", "base"}, {"ratio", nullptr}, {"verdict", nullptr}},
+                       {{"name", "other"}, {"ratio", 0.875}, {"verdict", "better"}}}}};
+  EXPECT_EQ(SpeedLine(results, duel), "other takes less time a step than base (-12.50%).");
+}
+
+TEST(SummaryTest, TheMethodSaysWhatSeedsVaryAndWhatTheyDoNot) {
+  std::string text;
+  for (const std::string& paragraph : Method(FakeResults({"base", "other"}, true))) text += paragraph + "\n";
+  for (const char* part :
+       {"initial weights and the order of the data", "Seeds do not vary the text", "3 seeds (1 to 3)",
+        "never averaged", "no evidence of sameness", "Looks declared: 2; this is look 1"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+TEST(SummaryTest, TheCommandNamesWhatIsNotTheDefaultAndQuotesForAShell) {
+  StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm", {1, 2, 7}));
+  plan.data["files"][0]["path"] = "/my text's/a.txt";
+  const std::string command = ReproducingCommand(plan, "new study");
+  for (const char* part :
+       {"normlab compare", "--data '/my text'\\''s/a.txt'", "--out 'new study'",
+        "--vary norm_type=layernorm,rmsnorm", "--set emb_dim=8", "--set n_layers=1", "--set steps=10",
+        "--seed-list 1,2,7", "--baseline layernorm", "--margin 0.01", "--looks 2", "--threads 2"})
+    EXPECT_NE(command.find(part), std::string::npos) << part << " in " << command;
+  EXPECT_EQ(command.find("learning_rate"), std::string::npos) << command;
+
+  // Read back from study.json, where every key has its value.
+  const StudyPlan again = StudyPlanFromJson(ToJson(plan), "study.json");
+  EXPECT_EQ(ReproducingCommand(again, "new study"), command);
+}
+
+TEST(SummaryTest, VariantsThatAreNoGridHaveNoCommand) {
+  StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm", {1, 2, 3}));
+  plan.variants[1].variant.config.learning_rate = 0.5;
+  EXPECT_EQ(ReproducingCommand(plan, "x"), "");
+}
+
+}  // namespace
+}  // namespace normlab

@@ -164,7 +164,7 @@ Json VariantJson(const DuelVariant& variant) {
   json["tokens_per_s_low"] = rate ? ToJson(rate->low) : Json();
   json["tokens_per_s_high"] = rate ? ToJson(rate->high) : Json();
   json["peak_bytes"] = variant.peak_bytes;
-  json["compared_with"] = variant.baseline.empty() ? Json() : Json(variant.baseline);
+  json["compared_with"] = variant.baseline.empty() ? variant.name : variant.baseline;
   json["ratio"] = ToJson(time.ratio);
   json["ci_low"] = ToJson(time.ci_low);
   json["ci_high"] = ToJson(time.ci_high);

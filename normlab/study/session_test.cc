@@ -237,7 +237,8 @@ TEST_F(SessionTest, TheTimeLeftIsRightWithinAFifthAfterTheFirstCells) {
   size_t checked = 0;
   for (const Foretold& now : told) {
     const double left = cells.clock - now.at_s;
-    if (now.cell < 4 || left < 6) continue;  // each variant has been seen; the last evaluation is the run's guess
+    if (now.cell < 4 || left < 6)
+      continue;  // each variant has been seen; the last evaluation is the run's guess
     ++checked;
     EXPECT_NEAR(now.remaining_s, left, 0.2 * left) << "at " << now.at_s << " s";
   }

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "normlab/study/export.h"
+#include "normlab/study/testing/fake_duel.h"
 #include "normlab/study/testing/fake_study.h"
 
 namespace normlab {
@@ -219,21 +220,18 @@ TEST(StudyComparisonTest, SeedsThatAreFarOutAreNamedAndKept) {
 
 // S-09, S-19: a gate on speed follows the verdict on time, whose margin is that of the study.
 TEST(StudyComparisonTest, AVariantIsSlowerWhereItsTimeIsWorse) {
-  const auto time = [](const std::string& name, uint64_t seed) {
-    return (name == "rmsnorm" ? 2.01 : 2.0) + 0.0005 * double(name == "rmsnorm" ? seed % 3 : 0);
-  };
-  for (const auto& [margin, slower] : {std::pair{0.0, true}, {0.01, false}, {0.05, false}}) {
+  const auto slower = [](double ratio, double margin) {
     StudyPlan plan = OraclePlan();
     plan.speed_margin = margin;
-    EXPECT_EQ(Evaluate(plan, MakeCells(plan, OracleLoss, time)).AnySlower(), slower) << margin;
-  }
-  const auto twice = [](const std::string& name, uint64_t seed) {
-    return (name == "rmsnorm" ? 4.0 : 2.0) + 0.001 * double(name == "rmsnorm" ? seed : 0);
+    const DuelRecord duel =
+        test::FakeDuelOf(plan, {.seconds = {0.02, ratio * 0.02}, .noise = 0.001, .autocorrelation = 0.2});
+    return Evaluate(plan, MakeCells(plan, OracleLoss), &duel).AnySlower();
   };
-  const StudyPlan plan = OraclePlan();
-  EXPECT_TRUE(Evaluate(plan, MakeCells(plan, OracleLoss, twice)).AnySlower());
-  const auto half = [&](const std::string& name, uint64_t seed) { return 8 / twice(name, seed); };
-  EXPECT_FALSE(Evaluate(plan, MakeCells(plan, OracleLoss, half)).AnySlower());
+  EXPECT_TRUE(slower(1.005, 0.002));
+  EXPECT_FALSE(slower(1.005, 0.01));
+  EXPECT_FALSE(slower(1.005, 0.05));
+  EXPECT_TRUE(slower(2, 0.01));
+  EXPECT_FALSE(slower(0.5, 0.01));
 }
 
 // S-23: adjusted values stand beside unadjusted ones, and are named.

@@ -12,20 +12,11 @@
 namespace normlab {
 namespace {
 
-using test::FakeDuel;
+using test::FakeDuelOf;
 using test::StubMachine;
 
 StudyPlan Plan(std::vector<uint64_t> seeds = {1, 2, 3}) {
   return MakePlan(FakeRequest("layernorm,rmsnorm", std::move(seeds)));
-}
-
-// A duel of the plan's variants.
-DuelRecord DuelOf(const StudyPlan& plan, const StubMachine& machine) {
-  DuelRecord record = FakeDuel({"layernorm", "rmsnorm"}, machine, StudyDuelSettings(plan, 1e6));
-  record.machine = FakeMachine();
-  record.rule = SpeedRule(plan);
-  for (size_t v = 0; v < 2; ++v) record.contenders[v].config = DuelConfig(plan.variants[v].variant.config);
-  return record;
 }
 
 std::vector<Cell> Cells(const StudyPlan& plan) {
@@ -44,7 +35,7 @@ StubMachine Machine() { return {.seconds = {kFaster[0], kFaster[1]}, .noise = 0.
 
 TEST(StudyDuelTest, TimesAreJudgedByTheDuelAndNotByTheCells) {
   const StudyPlan plan = Plan();
-  const DuelRecord duel = DuelOf(plan, Machine());
+  const DuelRecord duel = FakeDuelOf(plan, Machine());
   const StudyResults results = Evaluate(plan, Cells(plan), &duel);  // in which all cells took 10 s
   const MetricComparison &time = *results.Find(1, Metric::kTime),
                          &rate = *results.Find(1, Metric::kTokensPerSecond);
@@ -98,7 +89,7 @@ TEST(StudyDuelTest, WithoutADuelSpeedIsNotJudged) {
 
 TEST(StudyDuelTest, ADuelOfAnotherStudyDoesNotCount) {
   const StudyPlan plan = Plan();
-  const DuelRecord good = DuelOf(plan, Machine());
+  const DuelRecord good = FakeDuelOf(plan, Machine());
   ASSERT_TRUE(Covers(good, plan));
   const auto refuse = [&](const auto& change) {
     DuelRecord duel = good;
@@ -122,7 +113,7 @@ TEST(StudyDuelTest, ADuelStandsUntilSomethingOfItChanges) {
     return WhyDuel(duel, plan, FakeMachine(), asked_s);
   };
   EXPECT_NE(Why(), "");
-  duel = DuelOf(plan, Machine());
+  duel = FakeDuelOf(plan, Machine());
   EXPECT_EQ(Why(), "");
   EXPECT_EQ(Why(1e9), "");  // more time changes nothing: the precision is there
 
@@ -155,7 +146,7 @@ TEST(StudyDuelTest, TheFolderKeepsItAndABrokenOneIsNamed) {
   testing::TempFolder folder;
   EXPECT_FALSE(ReadDuel(folder.path()));
   const StudyPlan plan = Plan();
-  WriteDuel(DuelOf(plan, Machine()), folder.path());
+  WriteDuel(FakeDuelOf(plan, Machine()), folder.path());
   const auto back = ReadDuel(folder.path());
   ASSERT_TRUE(back);
   EXPECT_TRUE(Covers(*back, plan));

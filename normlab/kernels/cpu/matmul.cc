@@ -6,8 +6,8 @@
 // data-gradient products of widths 128 to 3072 lose nothing: blocks of 256 rows reach 322-394, of 512 rows
 // 339-398, the whole product on oneDNN's own threads 331-397. Weight gradients lose when cut (768x3072x1024:
 // 391 whole, 292 in 256-row blocks), since every block packs the long shared dimension again. So large weight
-// gradients run whole: oneDNN splits only m and n of them for up to 8 threads, and the tests compare the bits
-// of 1, 2, 3, 5 and 8.
+// gradients run whole: oneDNN's AVX-512 code splits only m and n of them for up to 8 threads, and the tests
+// compare the bits of 1, 2, 3, 5 and 8. Its AVX2 code splits k too, so there they are cut as well.
 
 #include <algorithm>
 
@@ -30,7 +30,8 @@ Cut CutOf(const MatMulArgs& args) {
   const int64_t m = args.c.rows(), n = args.c.cols(), k = args.a.cols();
   const bool weight_gradient = args.a.strides[1] != 1 && k > 1;  // a stored transposed: a sum over many rows
   if (weight_gradient) {
-    if (args.epilogue == MatMulArgs::Epilogue::kNone && m * n >= (int64_t{1} << 19)) return {m, n, true};
+    if (args.epilogue == MatMulArgs::Epilogue::kNone && m * n >= (int64_t{1} << 19) && OneDnnHasAvx512())
+      return {m, n, true};
     return {m >= 512 ? 128 : 64, n, false};
   }
   if (n >= 8192) return {256, 512, false};  // the output head: its few rows would leave threads idle

@@ -111,7 +111,7 @@ struct ForwardPlan {
   ForwardPlan(const NormForwardArgs& args, int threads, Pieces& pieces) {
     const int64_t rows = args.x.rows(), cols = args.x.cols();
     const View& stored = args.residual.empty() ? args.x : args.residual;
-    const bool one_type = stored.dtype == args.y.dtype && stored.dtype != DType::kF16;
+    const bool one_type = stored.dtype == args.y.dtype && OneDnnLayerNorm::Takes(stored.dtype);
     dtype = one_type ? stored.dtype : DType::kF32;
     chunks = RowChunks(threads, rows, cols);
     if (!args.residual.empty()) {
@@ -190,7 +190,8 @@ struct BackwardPlan {
   BackwardPlan(const NormBackwardArgs& args, int threads, Pieces& pieces) {
     const int64_t rows = args.dy.rows(), cols = args.dy.cols();
     const DType stored = args.x.dtype;
-    const bool one_type = stored == args.dy.dtype && stored == args.dx.dtype && stored != DType::kF16;
+    const bool one_type =
+        stored == args.dy.dtype && stored == args.dx.dtype && OneDnnLayerNorm::Takes(stored);
     // Added to in 16 bits, a gradient of 16 bits would be rounded twice.
     dtype = one_type && !args.accumulate_dx ? stored : DType::kF32;
     chunks = NormPartials(rows, cols);

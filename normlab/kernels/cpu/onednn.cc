@@ -52,6 +52,10 @@ void RunGemmThreaded(const Gemm& gemm, int threads) {
   flush[static_cast<size_t>(omp_get_thread_num())].reset();
 }
 
+bool OneDnnHasAvx512() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 bool LimitOneDnnIsa(std::string_view isa) {
   dnnl_cpu_isa_t limit = dnnl_cpu_isa_sse41;
   if (isa == "avx2") limit = dnnl_cpu_isa_avx2;

@@ -30,6 +30,9 @@ void RunGemm(const Gemm& gemm);
 // does not split k between threads: see matmul.cc for when that holds.
 void RunGemmThreaded(const Gemm& gemm, int threads);
 
+// Whether it runs AVX-512 code.
+bool OneDnnHasAvx512();
+
 // Smallest seconds of c[m,n] = a[m,k] b[k,n] alone, in the fastest of oneDNN's forms: in fp32 sgemm with a or
 // b stored transposed or not, in bf16 the matmul primitive with b stored transposed or not, and in both with
 // b packed in the layout of its choice (packing not counted). [onednn_timing.cc]

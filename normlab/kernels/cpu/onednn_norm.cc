@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "normlab/base/error.h"
+#include "normlab/kernels/cpu/onednn.h"
 
 namespace normlab::cpu {
 namespace {
@@ -139,6 +140,10 @@ OneDnnLayerNorm::OneDnnLayerNorm(bool backward, int64_t rows, int64_t cols, DTyp
 }
 
 OneDnnLayerNorm::~OneDnnLayerNorm() = default;
+
+bool OneDnnLayerNorm::Takes(DType dtype) {
+  return dtype == DType::kF32 || (dtype == DType::kBF16 && OneDnnHasAvx512());
+}
 
 size_t OneDnnLayerNorm::scratch_bytes() const {
   return dnnl_memory_desc_get_size(

@@ -18,6 +18,9 @@ class OneDnnLayerNorm {
   OneDnnLayerNorm(const OneDnnLayerNorm&) = delete;
   OneDnnLayerNorm& operator=(const OneDnnLayerNorm&) = delete;
 
+  // Whether oneDNN has it for rows of this type on this processor: bf16 only with AVX-512.
+  static bool Takes(DType dtype);
+
   size_t scratch_bytes() const;  // that each run needs for itself
 
   // mean and variance [rows] =. y may be x.

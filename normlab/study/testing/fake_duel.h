@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "normlab/study/duel_record.h"
+#include "normlab/study/study_duel.h"
+#include "normlab/study/testing/fake_study.h"
 #include "normlab/study/testing/stub_machine.h"
 
 namespace normlab::test {
@@ -31,6 +33,21 @@ inline DuelRecord FakeDuel(const std::vector<std::string>& names, StubMachine ma
                                  .peak_bytes = size_t{1} << 20,
                                  .baseline = settings.baseline});
   record.result = RunDuel(settings, machine.Callbacks());
+  return record;
+}
+
+// A whole duel of a study's variants under its rule, as compare would run it.
+inline DuelRecord FakeDuelOf(const StudyPlan& plan, const StubMachine& machine) {
+  std::vector<std::string> names;
+  for (const PlannedVariant& planned : plan.variants) names.push_back(planned.variant.name);
+  DuelRecord record = FakeDuel(names, machine, StudyDuelSettings(plan, 1e6));
+  record.machine = FakeMachine();
+  record.rule = SpeedRule(plan);
+  for (size_t v = 0; v < names.size(); ++v) {
+    record.contenders[v].config = DuelConfig(plan.variants[v].variant.config);
+    record.contenders[v].norm_implementation = plan.variants[v].norm_implementation;
+    record.contenders[v].baseline = plan.BaselineOf(v);
+  }
   return record;
 }
 

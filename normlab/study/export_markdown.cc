@@ -39,11 +39,12 @@ std::string Table(const ReportTable& table) {
 }  // namespace
 
 std::string ResultsMarkdown(const StudyResults& results, const Json& duel) {
-  std::string text = fmt::format("# {}\n\n", Escaped(Headline(results)));
-  if (const std::string speed = SpeedLine(results, duel); !speed.empty()) text += Escaped(speed) + "\n\n";
-  for (const ReportTable& table :
-       {VariantsTable(results), ComparisonTable(results, Metric::kTestLoss), DuelTable(results, duel),
-        ComparisonTable(results, Metric::kTime), NormsTable(results), CellsTable(results, {})})
+  std::string text = fmt::format("# {}\n\n", Escaped(LossSentence(results)));
+  if (const std::string line = SpeedSentence(results, duel); !line.empty()) text += Escaped(line) + "\n\n";
+  const ReportTable speed =
+      duel.is_object() ? DuelTable(results, duel) : ComparisonTable(results, Metric::kTime);
+  for (const ReportTable& table : {VariantsTable(results), ComparisonTable(results, Metric::kTestLoss), speed,
+                                   NormsTable(results), CellsTable(results, {})})
     text += Table(table);
   text += "## Method\n\n";
   for (const std::string& paragraph : Method(results)) text += Escaped(paragraph) + "\n\n";

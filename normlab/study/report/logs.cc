@@ -38,7 +38,7 @@ Json DrawnJson(std::span<const double> step,
   const std::span<const double> first = columns[0].second;
   std::vector<size_t> places;  // with a gap's first step between
   for (const size_t i : kept) {
-    for (size_t j = places.empty() ? i : places.back() + 1; j < i; ++j) {
+    for (size_t j = places.empty() ? 0 : places.back() + 1; j < i; ++j) {
       if (std::isfinite(first[j])) continue;
       places.push_back(j);
       break;

@@ -129,6 +129,29 @@ std::string DuelHtml(const StudyResults& results, const Json& json) {
          TableHtml(table);
 }
 
+std::string IntervalCaption(const StudyPlan& plan, bool loss) {
+  return fmt::format(
+      "Marker: mean over the paired seeds; thin line: {}; thick line: interval of the two one-sided tests of "
+      "equivalence; small dots: single seeds; shaded: the margin of {} stated beforehand.",
+      IntervalName(plan),
+      loss ? fmt::format("{:g} nats", plan.margin_nats) : fmt::format("{:g}%", 100 * plan.speed_margin));
+}
+
+// Times of whole cells, where no duel judges speed.
+std::string WholeRunsHtml(const StudyResults& results, const Json& json) {
+  if (!json.value("duel", Json()).is_null())
+    return "<p class=\"note\">Mean times of whole runs stand in the first table. They followed one another, "
+           "and the "
+           "machine's speed may have drifted meanwhile: the duel judges.</p>";
+  const ReportTable table = ComparisonTable(results, Metric::kTime);
+  if (table.rows.empty()) return "";
+  return fmt::format(
+             "<figure class=\"chart\" id=\"time-figure\">\n<figcaption><b>Training time over that of {}.</b> "
+             "{}</figcaption>\n<div class=\"panels\" data-chart=\"time\"></div>\n</figure>\n",
+             TextHtml(results.plan.baseline), TextHtml(IntervalCaption(results.plan, false))) +
+         TableHtml(table);
+}
+
 std::string ProfileHtml(const Json& series) {
   if (series["profiles"].empty())
     return Missing(
@@ -204,14 +227,6 @@ std::string CommandHtml(const StudyPlan& plan, const std::string& folder) {
       HtmlEscaped(command), TextHtml(folder));
 }
 
-std::string IntervalCaption(const StudyPlan& plan, bool loss) {
-  return fmt::format(
-      "Marker: mean over the paired seeds; thin line: {}; thick line: interval of the two one-sided tests of "
-      "equivalence; small dots: single seeds; shaded: the margin of {} stated beforehand.",
-      IntervalName(plan),
-      loss ? fmt::format("{:g} nats", plan.margin_nats) : fmt::format("{:g}%", 100 * plan.speed_margin));
-}
-
 }  // namespace
 
 std::string HtmlEscaped(std::string_view text) {
@@ -265,8 +280,8 @@ std::string ReportPage(const StudyResults& results, const Json& json, const std:
        {"css", std::string(assets::kStyle)},
        {"kicker", TextHtml(fmt::format("normlab · {} · {} · {}", study, StepsText(plan), DataText(plan)))},
        {"live", LiveHtml(results, context)},
-       {"headline", TextHtml(Headline(results))},
-       {"speed", TextHtml(SpeedLine(results, duel))},
+       {"headline", TextHtml(LossSentence(results))},
+       {"speed", TextHtml(SpeedSentence(results, duel))},
        {"baseline", TextHtml(plan.baseline)},
        {"variants_table", TableHtml(VariantsTable(results))},
        {"loss_caption", TextHtml(IntervalCaption(plan, true))},
@@ -275,8 +290,7 @@ std::string ReportPage(const StudyResults& results, const Json& json, const std:
        {"curves_missing",
         any_log ? "" : Missing("No run has logged a step yet: there are no curves to show.")},
        {"duel", DuelHtml(results, json)},
-       {"time_caption", TextHtml(IntervalCaption(plan, false))},
-       {"time_table", TableHtml(ComparisonTable(results, Metric::kTime))},
+       {"whole_runs", WholeRunsHtml(results, data)},
        {"profile", ProfileHtml(data["series"])},
        {"inside", InsideHtml(data["series"])},
        {"norms_table", TableHtml(NormsTable(results))},

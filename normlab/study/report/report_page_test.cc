@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 
 #include "normlab/base/testing/files.h"
 #include "normlab/study/export.h"

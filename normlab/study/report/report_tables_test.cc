@@ -87,7 +87,7 @@ TEST(ReportTablesTest, RunsWhoseLogIsNotFiniteAreRankedAsFailed) {
   const std::vector<ReportField>& last = table.rows.back();
   EXPECT_EQ(last[0].text, "base");
   EXPECT_EQ(last[1].text, "1");
-  EXPECT_EQ(last[2].text, "done, but its log is not finite");
+  EXPECT_EQ(last[2].text, "done, but its log is broken");
   EXPECT_TRUE(last[2].marked);
   EXPECT_EQ(last.back().text, "loss nan from step 1 (80 of 100 steps)");
   EXPECT_EQ(table.rows[0][2].text, "done");

@@ -114,7 +114,7 @@ std::string ValueText(const Json& value) {
 
 }  // namespace
 
-std::string Headline(const StudyResults& results) {
+std::string LossSentence(const StudyResults& results) {
   const StudyPlan& plan = results.plan;
   const Counts& counts = results.counts;
   if (!counts.complete())
@@ -157,7 +157,7 @@ std::string Headline(const StudyResults& results) {
   return sentence.Text();
 }
 
-std::string SpeedLine(const StudyResults& results, const Json& duel) {
+std::string SpeedSentence(const StudyResults& results, const Json& duel) {
   const StudyPlan& plan = results.plan;
   Groups groups;
   bool of_duel = false;

@@ -171,7 +171,11 @@ ReportTable DuelTable(const StudyResults& results, const Json& duel) {
          Number(NumberAt(variant, "ratio"), ratio),
          Brackets(NumberAt(variant, "ci_low"), NumberAt(variant, "ci_high"), ratio),
          Number(NumberAt(variant, "interrupted_blocks"), Plain),
-         {.text = verdict.is_string() ? verdict.get<std::string>() : std::string(kNothing), .marked = true}});
+         {.text = !verdict.is_string()  ? std::string(kNothing)
+                  : verdict == "better" ? "less time"
+                  : verdict == "worse"  ? "more time"
+                                        : verdict.get<std::string>(),
+          .marked = true}});
   }
   table.note =
       "Time of a step over the baseline's; below 1: less time. Brackets of the ratio: " +
@@ -223,11 +227,13 @@ ReportTable CellsTable(const StudyResults& results, const std::vector<CellLog>& 
         broken.push_back("loss " + text);
       if (std::string text = NotFiniteText(logs[i].steps.gradient_norm); !text.empty())
         broken.push_back("gradient " + text);
+      if (const size_t lines = logs[i].steps.unreadable; finished && lines > 0)
+        broken.push_back(Counted(lines, "unreadable line"));
     }
     std::string status(Name(cell.status));
     if (!cell.reason.empty()) status += ": " + cell.reason;
     const bool good = cell.status == CellStatus::kDone && broken.empty();
-    if (cell.status == CellStatus::kDone && !good) status = "done, but its log is not finite";
+    if (cell.status == CellStatus::kDone && !good) status = "done, but its log is broken";
     std::vector<ReportField> row = {
         Words(results.variants[cell.variant].name),
         Number(static_cast<double>(results.plan.seeds[cell.seed]), Plain),

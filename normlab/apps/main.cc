@@ -84,8 +84,8 @@ int Run(int argc, char** argv) {
   program.set_version_flag(
       "--version", [] { return DescribeMachine(*MakeCpuDevice({})).build; }, "version and build");
 
-  std::vector<Command> commands = {AddCompare(program), AddReport(program), AddTrain(program), AddDuel(program),
-                                   AddList(program)};
+  std::vector<Command> commands = {AddCompare(program), AddReport(program), AddTrain(program),
+                                   AddDuel(program), AddList(program)};
   for (Command& command : AddBench(program)) commands.push_back(std::move(command));
   for (const Command& command : commands) command.parser->set_help_flag("-h,--help", "this text");
   try {

@@ -40,15 +40,10 @@ struct Format {
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = {
       {"text", [](const StudyResults& results, const std::string&) { return ResultsText(results); }},
-      {"markdown",
-       [](const StudyResults& results, const std::string& folder) {
-         return ResultsMarkdown(results, ResultsJson(results).value("duel", Json()));
-       }},
+      {"markdown", [](const StudyResults& results, const std::string&) { return ResultsMarkdown(results); }},
       {"csv", [](const StudyResults& results, const std::string&) { return ResultsCsv(results); }},
-      {"json",
-       [](const StudyResults& results, const std::string& folder) {
-         return DumpJson(ResultsJson(results), 2) + "\n";
-       }},
+      {"json", [](const StudyResults& results,
+                  const std::string&) { return DumpJson(ResultsJson(results), 2) + "\n"; }},
       {"html",
        [](const StudyResults& results, const std::string& folder) { return FolderPage(results, folder); }}};
   return formats;

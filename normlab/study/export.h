@@ -23,9 +23,8 @@ std::string ResultsCsv(const StudyResults& results);
 // The table for people: within `columns`, without escape sequences, all in ASCII but for names that are not.
 std::string ResultsText(const StudyResults& results, size_t columns = 80);
 
-// Markdown for an issue, a README or a paper's source: sentences, tables, method. `duel`: results.json's
-// "duel".
-std::string ResultsMarkdown(const StudyResults& results, const Json& duel = {});
+// Markdown for an issue, a README or a paper's source: sentences, tables, method.
+std::string ResultsMarkdown(const StudyResults& results);
 
 // "12 planned: 9 done, 1 diverged, 1 failed, 1 missing"
 std::string CountsText(const Counts& counts);

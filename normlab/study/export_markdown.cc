@@ -1,5 +1,6 @@
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
+#include "normlab/study/headline.h"
 #include "normlab/study/report/summary.h"
 #include "normlab/study/report/tables.h"
 #include "normlab/study/wording.h"
@@ -38,12 +39,13 @@ std::string Table(const ReportTable& table) {
 
 }  // namespace
 
-std::string ResultsMarkdown(const StudyResults& results, const Json& duel) {
-  std::string text = fmt::format("# {}\n\n", Escaped(Headline(results)));
-  if (const std::string speed = SpeedLine(results, duel); !speed.empty()) text += Escaped(speed) + "\n\n";
+std::string ResultsMarkdown(const StudyResults& results) {
+  std::string text = fmt::format("# {}\n\n", Escaped(LossHeadline(results)));
+  if (const std::string line = SpeedHeadline(results); !line.empty()) text += Escaped(line) + "\n\n";
+  const ReportTable speed =
+      results.duel ? DuelTable(results, ToJson(*results.duel)) : WholeRunsTable(results);
   for (const ReportTable& table :
-       {VariantsTable(results), ComparisonTable(results, Metric::kTestLoss), DuelTable(results, duel),
-        ComparisonTable(results, Metric::kTime), NormsTable(results), CellsTable(results, {})})
+       {VariantsTable(results), LossTable(results), speed, NormsTable(results), CellsTable(results, {})})
     text += Table(table);
   text += "## Method\n\n";
   for (const std::string& paragraph : Method(results)) text += Escaped(paragraph) + "\n\n";

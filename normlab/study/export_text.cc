@@ -58,11 +58,13 @@ std::string LossTable(const StudyResults& results, size_t columns) {
     if (comparison.metric != Metric::kTestLoss) continue;
     const stats::Comparison& c = comparison.result;
     const std::string interval =
-        c.ci_low && c.ci_high ? fmt::format("[{}, {}]", FormatLossDifference(*c.ci_low), FormatLossDifference(*c.ci_high))
-                              : std::string(kNothing);
+        c.ci_low && c.ci_high
+            ? fmt::format("[{}, {}]", FormatLossDifference(*c.ci_low), FormatLossDifference(*c.ci_high))
+            : std::string(kNothing);
     table.AddRow({Printable(results.variants[comparison.variant].name), OrNothing(c.mean_variant, FormatLoss),
                   OrNothing(c.mean_baseline, FormatLoss), OrNothing(c.difference, FormatLossDifference),
-                  OrNothing(c.ratio, FormatChange), interval, OrNothing(c.p_value, FormatPValue), VerdictWord(comparison)});
+                  OrNothing(c.ratio, FormatChange), interval, OrNothing(c.p_value, FormatPValue),
+                  VerdictWord(comparison)});
   }
   return table.Render(columns);
 }

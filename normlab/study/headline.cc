@@ -255,22 +255,25 @@ class Sentence {
   std::vector<std::string> clauses_;
 };
 
-}  // namespace
-
-std::string Headline(const StudyResults& results) {
-  if (results.comparisons.empty()) return "";
+// The sentences on one metric, one for each baseline.
+std::string Sentences(const StudyResults& results, Metric metric) {
   std::vector<size_t> baselines;
   for (const MetricComparison& comparison : results.comparisons)
     if (std::ranges::find(baselines, comparison.baseline) == baselines.end())
       baselines.push_back(comparison.baseline);
   std::string text;
-  for (const Metric metric : {Metric::kTestLoss, Metric::kTime})
-    for (const size_t baseline : baselines) {
-      const std::string sentence = Sentence(results, metric, baseline).ToString();
-      if (!sentence.empty()) text += (text.empty() ? "" : " ") + sentence;
-    }
-  if (text.empty()) return "";
+  for (const size_t baseline : baselines) {
+    const std::string sentence = Sentence(results, metric, baseline).ToString();
+    if (!sentence.empty()) text += (text.empty() ? "" : " ") + sentence;
+  }
+  return text;
+}
 
+}  // namespace
+
+std::string LossHeadline(const StudyResults& results) {
+  const std::string text = Sentences(results, Metric::kTestLoss);
+  if (text.empty()) return "";
   const StudyPlan& plan = results.plan;
   std::string label;
   if (plan.look() > plan.looks)
@@ -280,6 +283,13 @@ std::string Headline(const StudyResults& results) {
     label += fmt::format("Interim, {} of {} runs have ended, and not yet the verdict of this study: ",
                          results.counts.done + results.counts.diverged, results.counts.planned);
   return label + text;
+}
+
+std::string SpeedHeadline(const StudyResults& results) { return Sentences(results, Metric::kTime); }
+
+std::string Headline(const StudyResults& results) {
+  const std::string loss = LossHeadline(results), speed = SpeedHeadline(results);
+  return loss + (loss.empty() || speed.empty() ? "" : " ") + speed;
 }
 
 }  // namespace normlab

@@ -14,4 +14,9 @@ namespace normlab {
 
 std::string Headline(const StudyResults& results);
 
+// Its two parts, each empty where there is nothing to say: on the loss, with the labels of an interim or
+// exploratory study before it, and on time.
+std::string LossHeadline(const StudyResults& results);
+std::string SpeedHeadline(const StudyResults& results);
+
 }  // namespace normlab

@@ -116,7 +116,8 @@ std::string StepsText(const StudyPlan& plan) {
 }
 
 std::vector<std::string> AlsoDiffers(const StudyPlan& plan, size_t variant) {
-  const Variant &baseline = plan.variants[plan.BaselineOf(variant)].variant, &other = plan.variants[variant].variant;
+  const Variant &baseline = plan.variants[plan.BaselineOf(variant)].variant,
+                &other = plan.variants[variant].variant;
   std::vector<std::string> parts;
   const int64_t more = other.parameters - baseline.parameters;
   if (more != 0)

@@ -32,11 +32,11 @@ std::string VerdictWord(const MetricComparison& comparison);
 std::string IntervalTitle(const StudyPlan& plan);  // "95% interval"
 std::string IntervalName(const StudyPlan& plan);   // "simultaneous 95% interval"
 
-std::string Varied(const StudyPlan& plan);     // the varied keys, or "one variant"
-std::string SeedsText(const StudyPlan& plan);  // "1 to 5", "1, 2, 7", or "1 to 5 against 6 to 10"
+std::string Varied(const StudyPlan& plan);        // the varied keys, or "one variant"
+std::string SeedsText(const StudyPlan& plan);     // "1 to 5", "1, 2, 7", or "1 to 5 against 6 to 10"
 std::string BaselineText(const StudyPlan& plan);  // "Baseline: a.", or what it is within each group
-std::string DataText(const StudyPlan& plan);   // "book.txt, 4,406,227 tokens (bytes)"
-std::string StepsText(const StudyPlan& plan);  // "60 steps of 4,096 tokens", of the baseline
+std::string DataText(const StudyPlan& plan);      // "book.txt, 4,406,227 tokens (bytes)"
+std::string StepsText(const StudyPlan& plan);     // "60 steps of 4,096 tokens", of the baseline
 
 // What differs between a variant and the baseline besides the varied keys: nobody should take it for their
 // effect. "24 parameters fewer (100, of them 10 in norms)", "norm_eps 1e-06 instead of 1e-05".

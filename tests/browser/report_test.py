@@ -68,7 +68,7 @@ class Report(unittest.TestCase):
                     self.assertEqual(self.browser.run("document.documentElement.scrollWidth"), width)
                     canvases = self.browser.run(CANVASES)
                     self.assertEqual({figure for figure, *_ in canvases}, {"loss-figure", "level-figure", "difference-figure",
-                                     "duel-figure", "time-figure", "profile-figure", "inside-figure"})
+                                     "duel-figure", "profile-figure", "inside-figure"})
                     for figure, colours, wide, label in canvases:
                         self.assertGreater(colours, 20, figure)
                         self.assertLess(wide, width, figure)
@@ -206,6 +206,21 @@ class Report(unittest.TestCase):
                 self.assertAlmostEqual((edges[1] - edges[0]) / 2, half, delta=2e-6)
         self.choose(runs=True)
         self.assertEqual(self.browser.run(f"{CHART.format('level')}.data.datasets.filter((one) => one.role === 'run' && one.variant === 'layernorm').length"), 3)
+
+    def test_without_a_duel_whole_runs_are_compared(self):
+        path = self.study / "results.json"
+        kept = path.read_bytes()
+        self.addCleanup(path.write_bytes, kept)
+        study_fixture.edit(path, lambda record: record.pop("duel"))
+        page = pathlib.Path(self.folder.name) / "no_duel.html"
+        self.report("html", page)
+        self.browser.errors.clear()
+        self.browser.open(page, width=1200)
+        self.good()
+        figures = {figure: colours for figure, colours, *_ in self.browser.run(CANVASES)}
+        self.assertNotIn("duel-figure", figures)
+        self.assertGreater(figures["time-figure"], 20)
+        self.assertIn("normlab bench step", self.browser.run("document.getElementById('speed').textContent"))
 
     def test_every_round_of_the_duel_is_shown(self):
         self.open()

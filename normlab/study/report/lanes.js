@@ -223,7 +223,9 @@ function drawPanels(holder, spec) {
 }
 
 function drawForest(metric, figureId) {
-  const figure = document.getElementById(figureId), holder = figure.querySelector('.panels');
+  const figure = document.getElementById(figureId);
+  if (!figure) return;
+  const holder = figure.querySelector('.panels');
   const comparisons = data.comparisons.filter((comparison) => comparison.metric === metric);
   const ratio = metric === 'time';
   const rows = comparisons.map((comparison) => ({

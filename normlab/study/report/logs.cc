@@ -38,7 +38,7 @@ Json DrawnJson(std::span<const double> step,
   const std::span<const double> first = columns[0].second;
   std::vector<size_t> places;  // with a gap's first step between
   for (const size_t i : kept) {
-    for (size_t j = places.empty() ? i : places.back() + 1; j < i; ++j) {
+    for (size_t j = places.empty() ? 0 : places.back() + 1; j < i; ++j) {
       if (std::isfinite(first[j])) continue;
       places.push_back(j);
       break;
@@ -116,7 +116,8 @@ class Series {
   }
 
   Json Differences(size_t variant, const Quantity& quantity) const {
-    const std::map<size_t, const CellLog*> mine = Done(variant), theirs = Done(results_.plan.BaselineOf(variant));
+    const std::map<size_t, const CellLog*> mine = Done(variant),
+                                           theirs = Done(results_.plan.BaselineOf(variant));
     std::vector<Curve> pairs;
     for (const auto& [seed, log] : mine)
       if (const auto other = theirs.find(seed); other != theirs.end())
@@ -208,7 +209,8 @@ std::vector<CellLog> ReadLogs(const fs::path& folder, const StudyResults& result
   std::vector<CellLog> logs;
   for (const Cell& cell : results.cells) {
     const StudyPlan& plan = results.plan;
-    const fs::path run = folder / CellFolder(plan.variants[cell.variant].variant.name, plan.Seed(cell.variant, cell.seed));
+    const fs::path run =
+        folder / CellFolder(plan.variants[cell.variant].variant.name, plan.Seed(cell.variant, cell.seed));
     CellLog log{.variant = cell.variant,
                 .seed = cell.seed,
                 .steps = ParseStepLog(ReadIfThere(run / kMetricsFile)),

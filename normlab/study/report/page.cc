@@ -8,6 +8,7 @@
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
+#include "normlab/study/headline.h"
 #include "normlab/study/report/assets.h"
 #include "normlab/study/report/summary.h"
 #include "normlab/study/report/tables.h"
@@ -118,7 +119,7 @@ std::string DuelHtml(const StudyResults& results, const Json& json) {
   if (table.rows.empty())
     return Missing(
         "This study has no speed duel, in which variants take turns in short blocks of steps: the strongest "
-        "evidence on speed. <code>normlab bench step</code> measures one for the same configurations.");
+        "evidence on speed. <code>normlab compare</code> runs one unless it is told <code>--duel 0</code>.");
   return fmt::format(
              "<figure class=\"chart\" id=\"duel-figure\">\n<figcaption><b>Time of a step over that of "
              "{}.</b> "
@@ -127,6 +128,21 @@ std::string DuelHtml(const StudyResults& results, const Json& json) {
              "class=\"remark\"></p>\n</figure>\n",
              TextHtml(results.plan.baseline), IntervalName(results.plan)) +
          TableHtml(table);
+}
+
+std::string IntervalCaption(const StudyPlan& plan) {
+  return fmt::format(
+      "Marker: mean over the paired seeds; thin line: {}; thick line: interval of the two one-sided tests of "
+      "equivalence; small dots: single seeds; shaded: the margin of {} stated beforehand.",
+      IntervalName(plan), fmt::format("{:g} nats", plan.margin_nats));
+}
+
+std::string WholeRunsHtml(const StudyResults& results) {
+  if (results.duel)
+    return "<p class=\"note\">Mean times of whole runs stand in the first table. They followed one another, "
+           "and the machine's speed may have drifted meanwhile: the duel judges.</p>";
+  const ReportTable table = WholeRunsTable(results);
+  return table.rows.empty() ? "" : TableHtml(table);
 }
 
 std::string ProfileHtml(const Json& series) {
@@ -204,14 +220,6 @@ std::string CommandHtml(const StudyPlan& plan, const std::string& folder) {
       HtmlEscaped(command), TextHtml(folder));
 }
 
-std::string IntervalCaption(const StudyPlan& plan, bool loss) {
-  return fmt::format(
-      "Marker: mean over the paired seeds; thin line: {}; thick line: interval of the two one-sided tests of "
-      "equivalence; small dots: single seeds; shaded: the margin of {} stated beforehand.",
-      IntervalName(plan),
-      loss ? fmt::format("{:g} nats", plan.margin_nats) : fmt::format("{:g}%", 100 * plan.speed_margin));
-}
-
 }  // namespace
 
 std::string HtmlEscaped(std::string_view text) {
@@ -252,7 +260,6 @@ std::string ReportPage(const StudyResults& results, const Json& json, const std:
                               {"refresh_s", context.live->refresh_s}};
   const bool any_log =
       std::ranges::any_of(logs, [](const CellLog& log) { return !log.steps.loss.step.empty(); });
-  const Json duel = json.value("duel", Json());
   const std::string study = fmt::format("{}: {} x {}", Varied(plan), Counted(plan.variants.size(), "variant"),
                                         Counted(plan.seeds.size(), "seed"));
   return Filled(
@@ -265,18 +272,17 @@ std::string ReportPage(const StudyResults& results, const Json& json, const std:
        {"css", std::string(assets::kStyle)},
        {"kicker", TextHtml(fmt::format("normlab · {} · {} · {}", study, StepsText(plan), DataText(plan)))},
        {"live", LiveHtml(results, context)},
-       {"headline", TextHtml(Headline(results))},
-       {"speed", TextHtml(SpeedLine(results, duel))},
+       {"headline", TextHtml(LossHeadline(results))},
+       {"speed", TextHtml(SpeedHeadline(results))},
        {"baseline", TextHtml(plan.baseline)},
        {"variants_table", TableHtml(VariantsTable(results))},
-       {"loss_caption", TextHtml(IntervalCaption(plan, true))},
-       {"loss_table", TableHtml(ComparisonTable(results, Metric::kTestLoss))},
+       {"loss_caption", TextHtml(IntervalCaption(plan))},
+       {"loss_table", TableHtml(LossTable(results))},
        {"explanations", Explanations(results)},
        {"curves_missing",
         any_log ? "" : Missing("No run has logged a step yet: there are no curves to show.")},
        {"duel", DuelHtml(results, json)},
-       {"time_caption", TextHtml(IntervalCaption(plan, false))},
-       {"time_table", TableHtml(ComparisonTable(results, Metric::kTime))},
+       {"whole_runs", WholeRunsHtml(results)},
        {"profile", ProfileHtml(data["series"])},
        {"inside", InsideHtml(data["series"])},
        {"norms_table", TableHtml(NormsTable(results))},

@@ -84,9 +84,7 @@ Live ReportRefresher::StateOf(const StudyProgress& progress) const {
   for (const CellProgress& cell : progress.running)
     now += fmt::format("{}{}, seed {}, step {} of {}", now.empty() ? "" : "; ", cell.variant, cell.seed,
                        FormatCount(cell.run.steps_done), FormatCount(cell.run.steps));
-  return {.now = now,
-          .remaining_s = progress.remaining_s,
-          .refresh_s = every_s_};
+  return {.now = now, .remaining_s = progress.remaining_s, .refresh_s = every_s_};
 }
 
 }  // namespace normlab

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 
 #include "normlab/base/testing/files.h"
 #include "normlab/study/export.h"
 #include "normlab/study/report/refresh.h"
+#include "normlab/study/study_duel.h"
+#include "normlab/study/testing/fake_duel.h"
 #include "normlab/study/testing/fake_results.h"
 
 namespace normlab {
@@ -109,7 +112,8 @@ class RefreshTest : public ::testing::Test {
   testing::TempFolder folder_;
   double clock_ = 0;
   int evaluated_ = 0;
-  StudyProgress progress_{.cell = 1, .cells = 2, .variant = "base", .seed = 1, .remaining_s = 60};
+  StudyProgress progress_{
+      .cells = 2, .running = {{.cell = 1, .variant = "base", .seed = 1}}, .remaining_s = 60};
 };
 
 TEST_F(RefreshTest, ThePageIsRefreshedAtMostEveryTenSeconds) {
@@ -154,7 +158,7 @@ TEST_F(RefreshTest, AStudyIsReadWithoutALockAndAsItStands) {
   WriteFileAtomic(run / "run.json", DumpJson(ToJson(record)));
   record.status = RunStatus::kRunning;
   WriteFileAtomic(other / "run.json", DumpJson(ToJson(record)));
-  const FolderLock held(folder_.path());
+  const FolderLock held(folder_.path(), "normlab compare");
   const StudyResults results = ReadStudy(folder_.path());
   EXPECT_EQ(results.counts.done, 1u);
   EXPECT_EQ(results.counts.missing, 3u);
@@ -162,11 +166,18 @@ TEST_F(RefreshTest, AStudyIsReadWithoutALockAndAsItStands) {
     if (cell.variant == 1 && cell.seed == 0) EXPECT_EQ(cell.reason, "running, or cut off while it ran");
 }
 
-TEST_F(RefreshTest, TheDuelOfResultsJsonIsKept) {
-  const StudyResults results = FakeResults({"base", "other"}, true);
-  EXPECT_FALSE(FolderResultsJson(results, folder_.path()).contains("duel"));
-  folder_.Write("results.json", "{\"duel\": {\"batches\": 3}}");
-  EXPECT_EQ(FolderResultsJson(results, folder_.path())["duel"]["batches"], 3);
+// The page is rendered from what the folder holds, the duel too; one that cannot be read is left out.
+TEST_F(RefreshTest, TheDuelOfTheFolderIsShown) {
+  const StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm", {1, 2}));
+  WriteFileAtomic(folder_ / "study.json", DumpJson(ToJson(plan)));
+  EXPECT_FALSE(ReadStudy(folder_.path()).duel.has_value());
+  WriteDuel(test::FakeDuelOf(plan, {.seconds = {0.02, 0.018}, .noise = 0.01}), folder_.path());
+  const StudyResults results = ReadStudy(folder_.path());
+  ASSERT_TRUE(results.duel.has_value());
+  EXPECT_NE(FolderPage(results, folder_.path()).find("rmsnorm takes less training time than layernorm, by "),
+            std::string::npos);
+  folder_.Write(kDuelFile, "{}");
+  EXPECT_FALSE(ReadStudy(folder_.path()).duel.has_value());
 }
 
 }  // namespace

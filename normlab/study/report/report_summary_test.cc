@@ -19,35 +19,6 @@ StudyResults WithLosses(const std::string& norms, const std::vector<std::vector<
   return Evaluate(plan, cells);
 }
 
-TEST(SummaryTest, TheHeadlineSaysDirectionSizeAndMargin) {
-  const StudyResults results =
-      WithLosses("layernorm,rmsnorm,no_norm,dyt",
-                 {{3, 3.1, 3.2}, {3.0001, 3.1, 3.2001}, {3.5, 3.601, 3.699}, {2.5, 2.601, 2.699}});
-  EXPECT_EQ(Headline(results),
-            "dyt ends with a lower loss than layernorm (-0.5000 nats); no_norm ends with a higher loss than "
-            "layernorm (+0.5000 nats); rmsnorm reaches the loss of layernorm within 0.01 nats, the margin "
-            "stated beforehand.");
-}
-
-TEST(SummaryTest, UndecidedIsNotSameness) {
-  const StudyResults results = WithLosses("layernorm,rmsnorm,dyt", {{3, 3, 3}, {2, 3.5, 4}, {4, 2.5, 2}});
-  EXPECT_EQ(Headline(results), "3 seeds do not decide between rmsnorm and dyt and layernorm.");
-}
-
-TEST(SummaryTest, AnUnfinishedStudyHasNoVerdict) {
-  EXPECT_EQ(Headline(FakeResults({"base", "other", "none"})), "No verdict yet: 8 of 9 runs have ended.");
-  EXPECT_EQ(SpeedLine(FakeResults({"base", "other", "none"}), {}), "");
-}
-
-TEST(SummaryTest, SpeedIsThatOfTheDuelWhereThereIsOne) {
-  const StudyResults results = FakeResults({"base", "other"}, /*all_done=*/true);
-  EXPECT_EQ(SpeedLine(results, {}), "other takes the time of base within 1%.");
-  const Json duel = {{"variants",
-                      {{{"name", "base"}, {"ratio", nullptr}, {"verdict", nullptr}},
-                       {{"name", "other"}, {"ratio", 0.875}, {"verdict", "better"}}}}};
-  EXPECT_EQ(SpeedLine(results, duel), "other takes less time a step than base (-12.50%).");
-}
-
 TEST(SummaryTest, TheMethodSaysWhatSeedsVaryAndWhatTheyDoNot) {
   std::string text;
   for (const std::string& paragraph : Method(FakeResults({"base", "other"}, true))) text += paragraph + "\n";

@@ -24,7 +24,7 @@ std::vector<std::string> Texts(const std::vector<ReportField>& row) {
 
 TEST(ReportTablesTest, AComparisonNamesBothMeansTheDifferenceItsIntervalAndTheVerdict) {
   const StudyResults results = FakeResults({"base", "other"}, /*all_done=*/true);
-  const ReportTable table = ComparisonTable(results, Metric::kTestLoss);
+  const ReportTable table = LossTable(results);
   EXPECT_EQ(Titles(table), (std::vector<std::string>{"variant", "mean, nats", "baseline's", "diff.",
                                                      "diff. %", "95% interval", "p", "n", "verdict"}));
   ASSERT_EQ(table.rows.size(), 1u);
@@ -41,11 +41,12 @@ TEST(ReportTablesTest, AComparisonNamesBothMeansTheDifferenceItsIntervalAndTheVe
     EXPECT_NE(table.note.find(part), std::string::npos) << part << " in " << table.note;
 }
 
-TEST(ReportTablesTest, TimesAreComparedByTheirRatio) {
-  const ReportTable table = ComparisonTable(FakeResults({"base", "other"}, true), Metric::kTime);
-  EXPECT_EQ(std::ranges::count(Titles(table), "diff."), 0);
-  EXPECT_EQ(table.rows[0].back().text, "equivalent");
-  EXPECT_NE(table.note.find("weaker evidence"), std::string::npos);
+TEST(ReportTablesTest, TimesOfWholeRunsCarryNoVerdict) {
+  const ReportTable table = WholeRunsTable(FakeResults({"base", "other"}, true));
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][0].text, "other");
+  EXPECT_EQ(std::ranges::count(Titles(table), "verdict"), 0);
+  EXPECT_NE(table.note.find("decide nothing"), std::string::npos);
 }
 
 TEST(ReportTablesTest, MeansNameTheirIntervalTheirSpreadAndN) {
@@ -87,7 +88,7 @@ TEST(ReportTablesTest, RunsWhoseLogIsNotFiniteAreRankedAsFailed) {
   const std::vector<ReportField>& last = table.rows.back();
   EXPECT_EQ(last[0].text, "base");
   EXPECT_EQ(last[1].text, "1");
-  EXPECT_EQ(last[2].text, "done, but its log is not finite");
+  EXPECT_EQ(last[2].text, "done, but its log is broken");
   EXPECT_TRUE(last[2].marked);
   EXPECT_EQ(last.back().text, "loss nan from step 1 (80 of 100 steps)");
   EXPECT_EQ(table.rows[0][2].text, "done");

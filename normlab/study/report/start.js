@@ -11,8 +11,8 @@ function start() {
     form.addEventListener('submit', (event) => event.preventDefault());
     form.addEventListener('change', () => { drawCurves('level'); drawCurves('difference'); });
   }
-  drawers.push(() => drawForest('test_loss', 'loss-figure'), () => drawCurves('level'), () => drawCurves('difference'),
-               drawDuel, () => drawForest('time', 'time-figure'), drawProfile, drawHeatMaps);
+  drawers.push(() => drawForest(), () => drawCurves('level'), () => drawCurves('difference'),
+               drawDuel, drawProfile, drawHeatMaps);
   redraw();
 
   let width = innerWidth, waiting = 0;

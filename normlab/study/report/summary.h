@@ -1,20 +1,12 @@
 #pragma once
-// What a study found, in sentences: what a reader takes home first. Pure.
+// How a study was made, in sentences, and the command that makes it again. Pure.
 
 #include <string>
 #include <vector>
 
-#include "normlab/base/json.h"
 #include "normlab/study/comparison.h"
 
 namespace normlab {
-
-// One sentence on the loss, over all variants: verdicts with their direction and size. Of a study with cells
-// still to run: that there is no verdict yet.
-std::string Headline(const StudyResults& results);
-
-// One on speed: of the duel where results.json has one ("duel"), else of whole runs.
-std::string SpeedLine(const StudyResults& results, const Json& duel);
 
 // How the numbers came about, in plain words, a paragraph each: what seeds vary and what they do not, what an
 // interval covers, what a margin is.

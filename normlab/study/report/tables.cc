@@ -99,57 +99,63 @@ ReportTable VariantsTable(const StudyResults& results) {
   table.note = fmt::format(
       "Means over the n seeds that are done. Brackets: 95% interval of the mean (Student's t, n seeds, this "
       "variant alone); sd: standard deviation of the test loss over seeds, in nats. Whether two variants "
-      "differ is told by the paired differences below, not by the overlap of these intervals. Baseline: {}.",
-      Printable(results.plan.baseline));
+      "differ is told by the paired differences below, not by the overlap of these intervals. {}",
+      BaselineText(results.plan));
   return table;
 }
 
-ReportTable ComparisonTable(const StudyResults& results, Metric metric) {
-  const bool loss = metric == Metric::kTestLoss;
+ReportTable LossTable(const StudyResults& results) {
   const StudyPlan& plan = results.plan;
-  ReportTable table{.id = loss ? "loss" : "time",
-                    .title = loss ? "Test loss against the baseline" : "Training time against the baseline"};
-  table.columns = {{"variant", true}, {loss ? "mean, nats" : "mean, s"}, {"baseline's"}};
-  if (loss) table.columns.push_back({"diff."});
-  for (Column column :
-       {Column{"diff. %"}, Column{IntervalTitle(plan)}, Column{"p"}, Column{"n"}, Column{"verdict", true}})
-    table.columns.push_back(column);
+  ReportTable table{.id = "loss", .title = "Test loss against the baseline"};
+  table.columns = {{"variant", true},     {"mean, nats"}, {"baseline's"}, {"diff."},        {"diff. %"},
+                   {IntervalTitle(plan)}, {"p"},          {"n"},          {"verdict", true}};
   for (const MetricComparison& comparison : results.comparisons) {
-    if (comparison.metric != metric) continue;
+    if (comparison.metric != Metric::kTestLoss) continue;
     const stats::Comparison& c = comparison.result;
-    const auto mean = loss ? FormatLoss : FormatSeconds;
-    std::vector<ReportField> row = {Words(results.variants[comparison.variant].name),
-                                    Number(c.mean_variant, mean), Number(c.mean_baseline, mean)};
-    if (loss) row.push_back(Number(c.difference, FormatLossDifference));
-    row.push_back(Number(c.ratio, FormatChange));
-    row.push_back(loss ? Brackets(c.ci_low, c.ci_high, FormatLossDifference)
-                       : Brackets(c.ci_low, c.ci_high, FormatChange));
-    row.push_back(Number(c.p_value, FormatPValue));
-    row.push_back(Number(static_cast<double>(c.n), Plain));
-    row.push_back({.text = VerdictWord(comparison), .marked = true});
-    table.rows.push_back(std::move(row));
+    table.rows.push_back({Words(results.variants[comparison.variant].name),
+                          Number(c.mean_variant, FormatLoss),
+                          Number(c.mean_baseline, FormatLoss),
+                          Number(c.difference, FormatLossDifference),
+                          Number(c.ratio, FormatChange),
+                          Brackets(c.ci_low, c.ci_high, FormatLossDifference),
+                          Number(c.p_value, FormatPValue),
+                          Number(static_cast<double>(c.n), Plain),
+                          {.text = VerdictWord(comparison), .marked = true}});
   }
   if (table.rows.empty()) return table;
 
   const stats::Comparison& any = results.comparisons.front().result;
   table.note = fmt::format(
-      "Variant minus baseline, paired by seed over n seeds. Brackets: {}, simultaneous over {} and {} "
-      "({:.4g}% "
-      "each). p: paired t test, unadjusted (Holm-adjusted in results.json).",
-      IntervalTitle(plan), Counted(plan.variants.size() - 1, "comparison"),
-      Counted(plan.looks, "declared look"), 100 * any.confidence);
-  table.note += loss ? fmt::format(" Margin stated beforehand: {:g} nats.", plan.margin_nats)
-                     : fmt::format(
-                           " Margin stated beforehand: {:g}%. Times are those of whole runs, one after "
-                           "another in alternating order: weaker evidence than a duel, as the machine's "
-                           "speed may have drifted.",
-                           100 * plan.speed_margin);
+      "Variant minus baseline, paired by {} over n seeds. Brackets: {}, simultaneous over {} and {} ({:.4g}% "
+      "each). p: paired t test, unadjusted (Holm-adjusted in results.json). {} {}",
+      plan.aa ? "position, with different seeds," : "seed", IntervalTitle(plan),
+      Counted(plan.comparisons(), "comparison"), Counted(plan.looks, "declared look"), 100 * any.confidence,
+      BaselineText(plan),
+      plan.margin_nats > 0 ? fmt::format("Margin stated beforehand: {:g} nats.", plan.margin_nats)
+                           : "No margin was stated: nothing is called equivalent.");
   if (!results.counts.complete())
     table.note += " * interim: cells are still to run, and a verdict read now is no verdict of this study.";
   if (plan.look() > plan.looks)
     table.note += fmt::format(
         " Exploratory: this is look {} where {} declared, so these verdicts no longer keep their error rate.",
         plan.look(), plan.looks == 1 ? "1 was" : fmt::format("{} were", plan.looks));
+  return table;
+}
+
+ReportTable WholeRunsTable(const StudyResults& results) {
+  ReportTable table{.id = "time", .title = "Times of whole runs"};
+  table.columns = {{"variant", true}, {"mean, s"}, {"baseline's"}, {"diff. %"}, {"n"}};
+  for (const MetricComparison& comparison : results.comparisons) {
+    if (comparison.metric != Metric::kTime) continue;
+    const stats::Comparison& c = comparison.result;
+    table.rows.push_back({Words(results.variants[comparison.variant].name),
+                          Number(c.mean_variant, FormatSeconds), Number(c.mean_baseline, FormatSeconds),
+                          Number(c.ratio, FormatChange), Number(static_cast<double>(c.n), Plain)});
+  }
+  table.note =
+      "Means over n pairs of runs. They decide nothing: one run followed another, and the machine's speed "
+      "may "
+      "have drifted meanwhile.";
   return table;
 }
 
@@ -171,7 +177,11 @@ ReportTable DuelTable(const StudyResults& results, const Json& duel) {
          Number(NumberAt(variant, "ratio"), ratio),
          Brackets(NumberAt(variant, "ci_low"), NumberAt(variant, "ci_high"), ratio),
          Number(NumberAt(variant, "interrupted_blocks"), Plain),
-         {.text = verdict.is_string() ? verdict.get<std::string>() : std::string(kNothing), .marked = true}});
+         {.text = !verdict.is_string()  ? std::string(kNothing)
+                  : verdict == "better" ? "less time"
+                  : verdict == "worse"  ? "more time"
+                                        : verdict.get<std::string>(),
+          .marked = true}});
   }
   table.note =
       "Time of a step over the baseline's; below 1: less time. Brackets of the ratio: " +
@@ -223,11 +233,13 @@ ReportTable CellsTable(const StudyResults& results, const std::vector<CellLog>& 
         broken.push_back("loss " + text);
       if (std::string text = NotFiniteText(logs[i].steps.gradient_norm); !text.empty())
         broken.push_back("gradient " + text);
+      if (const size_t lines = logs[i].steps.unreadable; finished && lines > 0)
+        broken.push_back(Counted(lines, "unreadable line"));
     }
     std::string status(Name(cell.status));
     if (!cell.reason.empty()) status += ": " + cell.reason;
     const bool good = cell.status == CellStatus::kDone && broken.empty();
-    if (cell.status == CellStatus::kDone && !good) status = "done, but its log is not finite";
+    if (cell.status == CellStatus::kDone && !good) status = "done, but its log is broken";
     std::vector<ReportField> row = {
         Words(results.variants[cell.variant].name),
         Number(static_cast<double>(results.plan.Seed(cell.variant, cell.seed)), Plain),

@@ -30,8 +30,10 @@ struct ReportTable {
 
 // Means over seeds: loss with its interval, time, tokens/s, memory.
 ReportTable VariantsTable(const StudyResults& results);
-// Variant against baseline, one a row: both means, difference, interval, p, n, verdict. kTestLoss or kTime.
-ReportTable ComparisonTable(const StudyResults& results, Metric metric);
+// The loss of a variant against its baseline, one a row: both means, difference, interval, p, n, verdict.
+ReportTable LossTable(const StudyResults& results);
+// Times of whole cells, without a verdict: for a study without a duel.
+ReportTable WholeRunsTable(const StudyResults& results);
 // The speed duel, of results.json's "duel"; no rows where there was none.
 ReportTable DuelTable(const StudyResults& results, const Json& duel);
 // What each variant is: per norm its kind, eps, learned parts, parameters; and what differs from the baseline

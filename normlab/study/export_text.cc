@@ -186,32 +186,34 @@ std::string CountsText(const Counts& counts) {
 std::string ResultsText(const StudyResults& results, size_t columns) {
   std::string text = Headline(results);
   if (!text.empty()) text = Wrap(text, columns) + "\n";
-  text += Header(results, columns) + "\n" + MeansTable(results, columns);
-  const std::string problems = Problems(results, columns);
-  if (!problems.empty()) add(problems);
+  text += Header(results, columns);
+  const auto add = [&text](const std::string& part) {
+    if (!part.empty()) (text += '\n') += part;
+  };
+  add(MeansTable(results, columns));
+  add(Problems(results, columns));
   if (results.comparisons.empty()) return text;
-  text += "\n" + LossTable(results, columns) + "\n" + TimeTable(results, columns) + Legend(results, columns);
-  text += "\n" + Explanations(results, columns);
-  if (const std::string insides = InsidesText(results, columns); !insides.empty()) text += "\n" + insides;
-  text += "\n" + (results.plan.aa ? AboutAa(results.plan, columns) : AlsoDiffersText(results, columns));
-  text += "\n" + Wrap(
-                     "Seeds vary the initial weights and the order of the data. They do not vary the text, "
-                     "its held-out part, "
-                     "the learning rate or the machine, so nothing is claimed beyond those.",
+  add(LossTable(results, columns));
+  add(TimeTable(results, columns) + Legend(results, columns));
+  add(Explanations(results, columns));
+  add(InsidesText(results, columns));
+  add(results.plan.aa ? AboutAa(results.plan, columns) : AlsoDiffersText(results, columns));
+  add(Wrap(
+      "Seeds vary the initial weights and the order of the data. They do not vary the text, its held-out "
+      "part, the learning rate or the machine, so nothing is claimed beyond those.",
+      columns));
+  constexpr const char* kMemory = "Peak memory is counted, not judged.";
+  if (results.duel) {
+    add("The duel: steps of all variants in turns.\n" + DuelMethod(*results.duel, columns));
+    return text + Wrap(fmt::format("Ratio: variant over baseline. {}", kMemory), columns);
+  }
+  return text + Wrap(fmt::format("Speed is not judged without a duel (--duel): whole runs {}, and the "
+                                 "machine's speed may have drifted meanwhile. {}",
+                                 MostJobs(results) > 1 ? fmt::format("shared the machine, up to {} at a time",
+                                                                     MostJobs(results))
+                                                       : "follow one another",
+                                 kMemory),
                      columns);
-  const std::string memory = " Peak memory is counted, not judged.";
-  if (results.duel)
-    return text + "\nThe duel: steps of all variants in turns.\n" + DuelMethod(*results.duel, columns) +
-           Wrap("Ratio: variant over baseline." + memory, columns);
-  return text +
-         Wrap(fmt::format(
-                  "Speed is not judged without a duel (--duel): whole runs {}, and the machine's speed "
-                  "may have drifted meanwhile.{}",
-                  MostJobs(results) > 1
-                      ? fmt::format("shared the machine, up to {} at a time", MostJobs(results))
-                      : "follow one another",
-                  memory),
-              columns);
 }
 
 }  // namespace normlab

@@ -97,55 +97,6 @@ TEST(Insides, ResultsJsonHoldsSpikesAndTheLastSample) {
   }
 }
 
-void WriteLines(const fs::path& folder, const std::string& lines) {
-  CreateDirectories(folder);
-  WriteFileAtomic(folder / "inside.jsonl", lines);
-}
-
-std::string Line(int64_t step, double rms, const std::string& gradient_norm,
-                 const std::string& why = "interval") {
-  return fmt::format(R"({{"step": {}, "why": "{}", "norms": [{{"site": "a.norm1", "input": {{"rms": {}, )"
-                     R"("kurtosis": null, "outlier_channel": 3}}, "saturated_share": 0.5}}], )"
-                     R"("tensors": [{{"name": "w", "gradient_norm": {}}}]}})"
-                     "\n",
-                     step, why, rms, gradient_norm);
-}
-
-TEST(Insides, CurvesAreMeansOverTheSeedsThatAStepHas) {
-  const Fake fake;
-  const TempFolder study;
-  WriteLines(study.path() / CellFolder("layernorm", 1),
-             Line(1, 2, "1") + Line(7, 9, "9", "spike") + Line(10, 4, "3"));
-  WriteLines(study.path() / CellFolder("layernorm", 2),
-             Line(1, 4, "5") + Line(10, 8, "\"nan\"") + Line(20, 1, "1"));
-  WriteLines(study.path() / CellFolder("no_norm", 3), Line(1, 4, "5"));  // of a cell that is not finished
-  const std::vector<VariantInsides> all = ReadInsides(study.path(), fake.plan, fake.cells);
-  ASSERT_EQ(all.size(), 2u);
-  const VariantInsides& insides = all[0];
-  EXPECT_EQ(insides.variant, "layernorm");
-  EXPECT_EQ(insides.steps, (std::vector<int64_t>{1, 10, 20}));
-  EXPECT_EQ(insides.seeds, (std::vector<size_t>{2, 2, 1}));
-  ASSERT_EQ(insides.sites.size(), 1u);
-  EXPECT_EQ(insides.sites[0].name, "a.norm1");
-  EXPECT_EQ(insides.sites[0].series.at("input.rms"), (InsideSeries{3, 6, 1}));
-  EXPECT_EQ(insides.sites[0].series.at("saturated_share"), (InsideSeries{0.5, 0.5, 0.5}));
-  EXPECT_FALSE(insides.sites[0].series.contains("input.kurtosis"));
-  EXPECT_FALSE(insides.sites[0].series.contains("input.outlier_channel"));
-  EXPECT_EQ(insides.tensors[0].series.at("gradient_norm"), (InsideSeries{3, 3, 1}));
-  EXPECT_TRUE(all[1].steps.empty() && all[1].sites.empty());
-}
-
-TEST(Insides, AFileThatCannotBeReadIsNamed) {
-  const Fake fake;
-  const TempFolder study;
-  for (const char* bytes : {"{\"step\": 1}\n", "{\"step\": \n", "[]\n"}) {
-    WriteLines(study.path() / CellFolder("layernorm", 1), bytes);
-    EXPECT_SAYS(testing::ErrorOf([&] { ReadInsides(study.path(), fake.plan, fake.cells); }),
-                {"inside.jsonl"});
-  }
-}
-
-// T-37: what learned nothing is no result to average.
 TEST(Insides, ARunWhoseLossStayedAboveItsStartCountsAsDiverged) {
   RunRecord record = FakeRecord({}, 3);
   record.loss_above_start_since = 12;

@@ -9,6 +9,7 @@ import subprocess
 
 NASTY = "a,\"b\"\n</script><script>document.title = 'broken'</script>"
 SPIKE_STEP, LONG_STEPS = 54321, 100000
+MOVED = {"what": "gradient_norm", "name": "trf_blocks.0.norm1.scale", "step": 54320, "ratio": 3.5}
 TINY = ["--set", "emb_dim=32", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "held_out_windows=8", "--context", "16",
         "--batch", "4", "--steps", "4", "--threads", "1"]
 
@@ -37,27 +38,13 @@ def inside_lines(scale):
         yield json.dumps({"step": step, "norms": norms, "tensors": tensors})
 
 
-def duel(names):
-    order = random.Random(1)
-    variants = []
-    for k, name in enumerate(names):
-        ratios = [math.exp(order.gauss(-0.1 * k, 0.02)) for _ in range(400)]
-        first = k == 0
-        variants.append({"name": name, "step_s": {"median": 0.002, "first_quartile": 0.0019, "third_quartile": 0.0022},
-                         "tokens_per_s": 32000.5, "peak_bytes": 1000, "ratio": None if first else math.exp(-0.1 * k),
-                         "ci_low": None if first else math.exp(-0.1 * k - 0.004), "ci_high": None if first else math.exp(-0.1 * k + 0.004),
-                         "verdict": None if first else "better", "explanation": None, "round_ratios": [] if first else ratios,
-                         "batch_ratios": [], "interrupted_blocks": k})
-    return {"batches": 20, "rounds_per_batch": 20, "pilot_rounds": 100, "autocorrelation": 0.05, "variants": variants}
-
-
 def make(program, folder):
     """Returns the folder of a study of four variants, three seeds each. One is called NASTY."""
     folder = pathlib.Path(folder)
     order = random.Random(1)
     (folder / "text.txt").write_text(" ".join(order.choice(["light", "and", "day"]) for _ in range(4000)), encoding="ascii")
     study = folder / "study"
-    subprocess.run([program, "compare", *TINY, "--norms", "layernorm,rmsnorm,no_norm,dyt", "--seeds", "3", "--profile", "--data",
+    subprocess.run([program, "compare", *TINY, "--norms", "layernorm,rmsnorm,no_norm,dyt", "--seeds", "3", "--profile", "--duel", "4", "--data",
                     str(folder / "text.txt"), "--out", str(study)], check=True, capture_output=True, timeout=120)
 
     # A name that is markup wherever it is not escaped, and breaks lines.
@@ -67,7 +54,11 @@ def make(program, folder):
                 variant["name"] = NASTY
         for look in record.get("history", record.get("looks_taken", [])):
             look["variants"] = [NASTY if name == "dyt" else name for name in look["variants"]]
+        for variant in record["variants"]:
+            if variant.get("compared_with") == "dyt":
+                variant["compared_with"] = NASTY
     edit(study / "study.json", rename)
+    edit(study / "duel.json", rename)
     encoded = "".join(c if c.isalnum() or c in "._-=+," else f"%{ord(c):02X}" for c in NASTY)
     (study / "runs" / "dyt").rename(study / "runs" / encoded)
 
@@ -77,8 +68,7 @@ def make(program, folder):
         losses[SPIKE_STEP - 1] = 9.5
         write_metrics(run("layernorm", seed), losses)
     edit(run("layernorm", 1) / "run.json", lambda record: record.update(spikes=[
-        {"step": SPIKE_STEP, "loss": 9.5, "before": 3.1, "first": {"what": "gradient", "name": "trf_blocks.0.norm1.scale", "step": 54320},
-         "recovered_after": 12}]))
+        {"step": SPIKE_STEP, "loss": 9.5, "before": 3.1, "peak": 9.5, "recovered_after": 12, "first": MOVED, "moved": [MOVED]}]))
     write_metrics(run("rmsnorm", 1), [2.5 if step % 5 == 0 else math.nan for step in range(1, 101)])
     write_metrics(run("rmsnorm", 2), [2.5] * 98 + [math.inf, math.nan])
     write_metrics(run("rmsnorm", 3), [2.5] * 100)
@@ -86,5 +76,4 @@ def make(program, folder):
         write_metrics(run("no_norm", seed), [1.0, 0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001, 0, -1], first_step=0)
     for k, variant in enumerate(["layernorm", encoded]):
         (run(variant, 1) / "inside.jsonl").write_text("\n".join(inside_lines(1 + 100 * k)) + "\n", encoding="ascii")
-    edit(study / "results.json", lambda record: record.update(duel=duel(["layernorm", "rmsnorm", "no_norm", NASTY])))
     return study

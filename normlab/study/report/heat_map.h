@@ -10,8 +10,6 @@
 
 namespace normlab {
 
-inline constexpr const char* kInsideFile = "inside.jsonl";
-
 // values[row][column], where known[row][column]. Rows are sites of norms or layers, in forward order. Where
 // more steps were logged than columns are drawn, a column holds the greatest value of its steps (a value that
 // is not finite is greater than all others), and `step` the first of them.

@@ -1,5 +1,5 @@
 // Lanes: one row a variant (or an operation), with an estimate, its interval, the single values behind it, the
-// margin and the line of no difference. Forest plots of losses and times, the duel, and the time of operations.
+// margin and the line of no difference. The forest plot of losses, the duel, and the time of operations.
 
 const NARROW = 620;  // pixels; below, a lane's words stand above it
 
@@ -187,8 +187,7 @@ const verdictPlugin = {
 const WORDS = { better: ['lower loss', 'less time'], worse: ['higher loss', 'more time'] };
 
 function verdictWords(comparison) {
-  const speed = comparison.metric !== 'test_loss';
-  const word = comparison.verdict === null ? 'no verdict' : (WORDS[comparison.verdict] || [comparison.verdict, comparison.verdict])[speed ? 1 : 0];
+  const word = comparison.verdict === null ? 'no verdict' : (WORDS[comparison.verdict] || [comparison.verdict])[0];
   return comparison.interim ? word + '*' : word;
 }
 
@@ -196,13 +195,11 @@ function markOf(variant, mid, low, high, inner, points) {
   return { name: variant, look: lookOf(variant), mid, low, high, inner, points };
 }
 
-// Paired values of two cells, seed by seed.
-function pairedValues(variant, key, combine) {
-  const known = (cell) => cell.status === 'done' && Number.isFinite(cell[key]);
-  return data.cells.filter((cell) => cell.variant === variant && known(cell)).flatMap((mine) => {
-    const other = data.cells.find((cell) => cell.variant === baseline && cell.seed === mine.seed);
-    return other && known(other) ? [combine(mine[key], other[key])] : [];
-  });
+// Losses of the pairs of a comparison. Cells stand in the order of their seeds, so pairs have equal places.
+function pairedValues(comparison, combine) {
+  const known = (cell) => cell && cell.status === 'done' && Number.isFinite(cell.test_loss);
+  const [mine, theirs] = [comparison.variant, comparison.baseline].map((name) => data.cells.filter((cell) => cell.variant === name));
+  return mine.flatMap((cell, place) => (known(cell) && known(theirs[place]) ? [combine(cell.test_loss, theirs[place].test_loss)] : []));
 }
 
 // One panel, and a second one around the margin where the first is so wide that the margin would vanish in it.
@@ -222,30 +219,25 @@ function drawPanels(holder, spec) {
     .forEach(([plot, one]) => drawLanes(plot, one));
 }
 
-function drawForest(metric, figureId) {
-  const figure = document.getElementById(figureId);
+function drawForest() {
+  const figure = document.getElementById('loss-figure');
   if (!figure) return;
   const holder = figure.querySelector('.panels');
-  const comparisons = data.comparisons.filter((comparison) => comparison.metric === metric);
-  const ratio = metric === 'time';
+  const comparisons = data.comparisons.filter((comparison) => comparison.metric === 'test_loss');
   const rows = comparisons.map((comparison) => ({
     name: comparison.variant, verdict: verdictWords(comparison), comparison,
-    marks: [markOf(comparison.variant, ratio ? comparison.ratio : comparison.difference, comparison.ci_low, comparison.ci_high,
+    marks: [markOf(comparison.variant, comparison.difference, comparison.ci_low, comparison.ci_high,
                    comparison.equivalence_ci_low === null ? null : [comparison.equivalence_ci_low, comparison.equivalence_ci_high],
-                   ratio ? pairedValues(comparison.variant, 'time_s', (a, b) => a / b)
-                         : pairedValues(comparison.variant, 'test_loss', (a, b) => a - b))],
+                   pairedValues(comparison, (a, b) => a - b))],
   }));
   figure.hidden = !rows.some((row) => Number.isFinite(row.marks[0].mid));
   if (figure.hidden) return;
-  const margin = ratio ? data.study.speed_margin : data.study.margin_nats;
-  const show = ratio ? percent : signed;
-  const words = (row, mark) => `${show(mark.mid)} [${show(mark.low)}, ${show(mark.high)}], n = ${row.comparison.n}: ${row.verdict}`;
+  const margin = data.study.margin_nats;
+  const words = (row, mark) => `${signed(mark.mid)} [${signed(mark.low)}, ${signed(mark.high)}], n = ${row.comparison.n}: ${row.verdict}`;
   drawPanels(holder, {
     label: `${figure.querySelector('figcaption').textContent} ${rows.map((row) => `${row.name}: ${words(row, row.marks[0])}`).join('. ')}`,
-    rows, words, zero: ratio ? 1 : 0, format: ratio ? (value) => percent(value, 3) : (value) => signed(value, 3),
-    margin: ratio ? [1 / (1 + margin), 1 + margin] : [-margin, margin],
-    marginText: ratio ? `margin ±${format(100 * margin)}%` : `margin ±${format(margin)}`,
-    title: ratio ? 'training time against the baseline' : 'difference of test loss, nats',
+    rows, words, zero: 0, format: (value) => signed(value, 3), margin: [-margin, margin], marginText: `margin ±${format(margin)}`,
+    title: 'difference of test loss, nats',
   });
 }
 

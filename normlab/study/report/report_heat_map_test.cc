@@ -1,8 +1,10 @@
 #include "normlab/study/report/heat_map.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <fmt/format.h>
 
 namespace normlab {
 namespace {

@@ -162,8 +162,10 @@ TEST_F(RefreshTest, AStudyIsReadWithoutALockAndAsItStands) {
   const StudyResults results = ReadStudy(folder_.path());
   EXPECT_EQ(results.counts.done, 1u);
   EXPECT_EQ(results.counts.missing, 3u);
-  for (const Cell& cell : results.cells)
-    if (cell.variant == 1 && cell.seed == 0) EXPECT_EQ(cell.reason, "running, or cut off while it ran");
+  for (const Cell& cell : results.cells) {
+    if (cell.variant != 1 || cell.seed != 0) continue;
+    EXPECT_EQ(cell.reason, "running, or cut off while it ran");
+  }
 }
 
 // The page is rendered from what the folder holds, the duel too; one that cannot be read is left out.

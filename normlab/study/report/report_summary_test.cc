@@ -7,18 +7,6 @@
 namespace normlab {
 namespace {
 
-StudyResults WithLosses(const std::string& norms, const std::vector<std::vector<double>>& losses) {
-  const StudyPlan plan = MakePlan(FakeRequest(norms, {1, 2, 3}));
-  std::vector<Cell> cells;
-  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
-    Cell cell{.variant = place.variant, .seed = place.seed};
-    TakeRecord(cell, FakeRecord(CellConfig(plan.variants[place.variant].variant, plan.seeds[place.seed]),
-                                losses[place.variant][place.seed]));
-    cells.push_back(std::move(cell));
-  }
-  return Evaluate(plan, cells);
-}
-
 TEST(SummaryTest, TheMethodSaysWhatSeedsVaryAndWhatTheyDoNot) {
   std::string text;
   for (const std::string& paragraph : Method(FakeResults({"base", "other"}, true))) text += paragraph + "\n";

@@ -19,7 +19,7 @@ import browser  # noqa: E402  (beside the tests that use it)
 
 IMAGES = HOME / "docs" / "images"
 STUDY = ["--norms", "fused_layernorm,fused_rmsnorm,dyt,no_norm", "--seeds", "5", "--steps", "120", "--context", "64", "--batch", "8",
-         "--set", "emb_dim=64", "--set", "n_layers=2", "--set", "n_heads=2", "--profile"]
+         "--set", "emb_dim=64", "--set", "n_layers=2", "--set", "n_heads=2", "--profile", "--duel", "60"]
 SHOTS = {1600: 2150, 400: 2600}  # width: height that is shown
 
 

@@ -80,7 +80,8 @@ Grid MakeDuelGrid(const DuelArguments& arguments, const char* default_norms) {
 }
 
 DuelSettings MakeDuelSettings(const DuelArguments& arguments, double precision) {
-  DuelSettings settings{.half_width = std::log1p(precision), .seconds = 60};
+  DuelSettings settings{.seconds = 60};
+  if (precision > 0) settings.half_width = std::log1p(precision);
   if (arguments.seconds) settings.seconds = PositiveNumber("--seconds", *arguments.seconds);
   if (arguments.precision) settings.half_width = std::log1p(Percentage("--precision", *arguments.precision));
   return settings;

@@ -34,7 +34,7 @@ void AddDuelOptions(CLI::App& parser, DuelArguments& arguments);
 // says what.
 Grid MakeDuelGrid(const DuelArguments& arguments, const char* default_norms);
 
-// --seconds (default 60), and --precision (default `precision`, a fraction).
+// --seconds (default 60), and --precision (default `precision`, a fraction; 0: 1%).
 DuelSettings MakeDuelSettings(const DuelArguments& arguments, double precision);
 
 // The text of --data, or random ids that suit every variant.

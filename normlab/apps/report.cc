@@ -23,8 +23,8 @@ constexpr const char* kFooter =
     "  normlab report study --format html --out study.html\n"
     "  normlab report study --format json              what results.json holds\n"
     "\n"
-    "Nothing is computed but statistics, and nothing in DIR is written: a study can be\n"
-    "looked at while another process runs it. `compare` itself leaves the page as\n"
+    "Nothing is computed but statistics, and nothing in DIR is written: a study can\n"
+    "be looked at while another process runs it. `compare` itself leaves the page as\n"
     "report.html in its folder, and refreshes it while it runs.";
 
 struct ReportArguments {

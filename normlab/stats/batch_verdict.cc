@@ -113,7 +113,7 @@ void Judge(std::span<const double> medians, const Equivalence& equivalence, cons
 
 Comparison CompareBatches(std::span<const double> medians, const ComparisonRule& rule) {
   if (!rule.log_ratio) Fail("CompareBatches: batches hold logs of ratios; set log_ratio");
-  RequirePositive("CompareBatches", "margin", rule.margin);
+  RequireNotNegative("CompareBatches", "margin", rule.margin);
   const double alpha = AlphaPerVerdict(rule.alpha, rule.variants, rule.looks);
   Comparison result{.n = medians.size(), .confidence = 1 - alpha};
   result.exploratory = rule.look > rule.looks;

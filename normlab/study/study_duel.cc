@@ -34,11 +34,12 @@ stats::ComparisonRule SpeedRule(const StudyPlan& plan) {
 }
 
 DuelSettings StudyDuelSettings(const StudyPlan& plan, double seconds) {
-  return {.contenders = plan.variants.size(),
-          .baseline = plan.Baseline(),
-          .half_width = std::log1p(plan.speed_margin),
-          .alpha = plan.alpha / plan.looks,
-          .seconds = seconds};
+  DuelSettings settings{.contenders = plan.variants.size(),
+                        .baseline = plan.Baseline(),
+                        .alpha = plan.alpha / plan.looks,
+                        .seconds = seconds};
+  if (plan.speed_margin > 0) settings.half_width = std::log1p(plan.speed_margin);
+  return settings;
 }
 
 double DefaultDuelSeconds(const std::vector<Cell>& cells) {

@@ -154,5 +154,15 @@ TEST(StudyDuelTest, TheFolderKeepsItAndABrokenOneIsNamed) {
   EXPECT_SAYS(testing::ErrorOf([&] { ReadDuel(folder.path()); }), {"duel.json", "record of a duel"});
 }
 
+// S-19: without a margin nothing is equivalent, and the duel is as precise as by default.
+TEST(StudyDuelTest, AMarginOfZeroIsNoPrecision) {
+  StudyPlan plan = Plan();
+  plan.speed_margin = 0;
+  EXPECT_EQ(StudyDuelSettings(plan, 60).half_width, DuelSettings{}.half_width);
+  const DuelRecord same = FakeDuelOf(plan, {.seconds = {0.02, 0.02}, .noise = 0.005});
+  const StudyResults results = Evaluate(plan, Cells(plan), &same);
+  EXPECT_EQ(results.Find(1, Metric::kTime)->result.verdict, stats::Verdict::kUndecided);
+}
+
 }  // namespace
 }  // namespace normlab

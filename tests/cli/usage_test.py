@@ -55,7 +55,7 @@ class Usage(program.Case):
                 (["--duel -1", "0 for no duel"], ["compare", "--duel", "-1", *data]),
                 (["--precision 0", "above 0"], ["duel", "--precision", "0%"]),
                 (["--precision x"], ["duel", "--precision", "x%"]),
-                (["--speed-margin", "above 0"], ["duel", "--speed-margin", "0"]),
+                (["--speed-margin", "0 or more"], ["duel", "--speed-margin", "-1"]),
                 (["--seconds -1"], ["duel", "--seconds", "-1"]),
                 (["--out", "empty name"], ["duel", "--out", ""]),
                 (["\"--seed\"", "normlab duel --help"], ["duel", "--seed", "3"]),

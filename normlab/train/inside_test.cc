@@ -76,7 +76,8 @@ TEST(Inside, AnUpdateNormIsThatOfTheWeightsDifference) {
   EXPECT_LT(decayed, parameters.size());
 }
 
-// With recomputation the blocks' activations are gone by the end of a step, and nothing is told in their place.
+// With recomputation the blocks' activations are gone by the end of a step, and nothing is told in their
+// place.
 TEST(Inside, RecomputedActivationsAreNotToldAsThoseOfANorm) {
   Trained trained({"recompute=true"});
   const Inside inside = LookInside(trained.trainer);

@@ -77,7 +77,12 @@ size_t Study::ToRun() const {
 
 bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const StudyRunSettings& settings) {
   Session(*this, runner, callbacks, settings).Run();
-  WriteResults();
+  WriteTables(Results(), folder_);
+  try {
+    WriteReport(Results(), folder_);
+  } catch (const Error& error) {
+    if (callbacks.on_note) callbacks.on_note(error.what());  // it can be made again from the rest
+  }
   const bool stopped = settings.stop != nullptr && *settings.stop;
   return !stopped || ToRun() == 0;
 }
@@ -100,9 +105,13 @@ void Study::TakeDuel(DuelRecord duel) {
 
 void Study::WriteResults() const { normlab::WriteResults(Results(), folder_); }
 
-void WriteResults(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {
+void WriteTables(const StudyResults& results, const fs::path& folder) {
   WriteFileAtomic(folder / "results.json", DumpJson(ResultsJson(results), 2) + "\n");
   WriteFileAtomic(folder / "results.csv", ResultsCsv(results));
+}
+
+void WriteResults(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {
+  WriteTables(results, folder);
   WriteReport(results, folder, live);
 }
 

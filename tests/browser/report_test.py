@@ -205,6 +205,27 @@ class Report(unittest.TestCase):
         self.assertIn("nan from step 1 (80 of 100 steps)", cells[0])
         self.assertIn("inf from step 99", cells[1])
 
+    def test_wide_bands_leave_room_for_the_lines(self):
+        self.open()
+        sets = "[{ role: 'mean', data: [{ y: 0 }, { y: 1 }] }, { role: 'band', data: [{ y: 9 }, { y: 0.5 }] }]"
+        self.assertEqual(self.browser.run(f"heightsOf({sets}, false)"), {"values": [0, 1, 1.25, 0.5], "cut": True})
+        self.assertEqual(self.browser.run("niceRange(2.5, 5.5)"), {"min": 2, "max": 6})
+        self.assertEqual(self.browser.run("niceRange(0, 0).min"), -0.2)
+
+    def test_a_large_difference_does_not_hide_the_margin(self):
+        self.open(width=1200)
+        widths = self.browser.run("""(() => { const holder = document.querySelector('#loss-figure .panels');
+          const row = (name, mid, half) => ({ name, verdict: '', marks: [markOf(baseline, mid, mid - half, mid + half, null, [])] });
+          const draw = (...rows) => drawPanels(holder, { label: '', rows, words: () => '', zero: 0, margin: [-0.01, 0.01],
+            marginText: '', title: '', format: String });
+          return [[row('a', 0.02, 0.01), row('b', 1, 0.1)], [row('a', 0.02, 0.01)], [row('b', 1, 0.1)]].map((rows) => {
+            draw(...rows);
+            return [...holder.querySelectorAll('canvas')].map((canvas) => Chart.getChart(canvas).scales.x.max); }); })()""")
+        self.assertEqual([len(panels) for panels in widths], [2, 1, 1])
+        self.assertAlmostEqual(widths[0][0], 0.033)
+        self.assertGreater(widths[0][1], 1.1)
+        self.good()
+
     def test_bands_are_what_they_are_called(self):
         self.open()
         for band, words, half in (("interval", "95% interval of the mean", 4.302652729911275 * 0.1 / 3 ** 0.5),

@@ -111,6 +111,27 @@ const notFinitePlugin = {
   },
 };
 
+// What the axis of values must hold: all lines and markers; of the bands, which with few seeds can be many times as
+// wide, no more than a quarter of the height of the lines above and below them.
+function heightsOf(datasets, log) {
+  const valuesOf = (wanted) => datasets.filter((dataset) => (dataset.role === 'band') === wanted)
+    .flatMap((dataset) => dataset.data.map((point) => point.y)).filter((y) => Number.isFinite(y) && !(log && y <= 0));
+  const lines = valuesOf(false), bands = valuesOf(true);
+  if (log || !lines.length) return { values: lines.concat(bands), cut: false };
+  const low = lines.reduce((a, b) => Math.min(a, b)), high = lines.reduce((a, b) => Math.max(a, b));
+  const room = high > low ? (high - low) / 4 : Infinity;
+  const kept = bands.map((y) => Math.min(high + room, Math.max(low - room, y)));
+  return { values: lines.concat(kept), cut: kept.some((y, i) => y !== bands[i]) };
+}
+
+// Ends of a linear axis at round numbers, a little beyond the values.
+function niceRange(low, high) {
+  const span = high - low || Math.abs(high) || 1, rough = span / 6;
+  const unit = 10 ** Math.floor(Math.log10(rough)), step = unit * [1, 2, 5, 10].find((multiple) => multiple * unit >= rough);
+  const end = (value, round) => Number((round(value / step) * step).toPrecision(12));
+  return { min: end(low - 0.02 * span, Math.floor), max: end(high + 0.02 * span, Math.ceil) };
+}
+
 function scaleOf(log, title, values, isStep) {
   const finite = values.filter((value) => Number.isFinite(value) && !(log && value <= 0));
   let low = Math.min(...finite), high = Math.max(...finite);
@@ -118,7 +139,7 @@ function scaleOf(log, title, values, isStep) {
   const base = { title: axisTitle(title), grid: { ...grid, borderColor: colour('--soft') },
                  ticks: { padding: 6, maxRotation: 0, autoSkipPadding: 16, callback: (value) => format(value) } };
   if (!finite.length) return { ...base, type: 'linear', min: 0, max: 1 };
-  if (!log) return { ...base, type: 'linear', ...(isStep ? { min: low, max: high === low ? low + 1 : high } : { grace: '4%' }) };
+  if (!log) return { ...base, type: 'linear', ...(isStep ? { min: low, max: high === low ? low + 1 : high } : niceRange(low, high)) };
   if (high / low < 1.02) { low /= 1.1; high *= 1.1; }
   const margin = isStep ? 1 : (high / low) ** 0.03;
   return { ...base, type: 'logarithmic', min: low / margin, max: high * margin, title: axisTitle(title + ' (log)'),
@@ -206,6 +227,7 @@ function drawCurves(kind) {
   const dropped = { zero: 0, negative: 0, step: 0 };
   const datasets = curves.flatMap((curve) => lineDatasets(curve, state, from, kind, dropped));
   const points = datasets.flatMap((dataset) => dataset.data);
+  const heights = heightsOf(datasets, state.logY);
   const marks = kind === 'difference' ? [] : curves.map((curve) => ({
     look: lookOf(curve.variant), ranges: curve.runs.flatMap((run) => run.not_finite) }));
   const broken = marks.flatMap(({ ranges }) => ranges.flatMap((range) => [range.from, range.to])).filter((x) => x >= from);
@@ -226,13 +248,14 @@ function drawCurves(kind) {
       interaction: { mode: 'nearest', axis: 'x', intersect: false },
       scales: {
         x: scaleOf(state.logX, 'step', [...points.map((point) => point.x), ...broken], true),
-        y: scaleOf(state.logY, yTitle, points.map((point) => point.y), false),
+        y: scaleOf(state.logY, yTitle, heights.values, false),
       },
       plugins: { tooltip: curveTooltip(state), notFinite: { marks }, zeroLine: { on: kind === 'difference' } },
     },
     plugins: [notFinitePlugin, zeroLinePlugin],
   });
-  figure.querySelector('.remark').textContent = curveRemark(curves, kind, state, dropped);
+  figure.querySelector('.remark').textContent =
+    [curveRemark(curves, kind, state, dropped), heights.cut ? 'Some bands go beyond the axis.' : ''].filter(Boolean).join(' ');
   curveTable(figure, kind === 'level' ? what : `difference of ${what}`, curves.length ? curves : known, state);
 }
 

@@ -209,10 +209,12 @@ function drawPanels(holder, spec) {
   const reach = Math.max(...spec.rows.flatMap((row) => row.marks.flatMap((mark) => [mark.low, mark.high, mark.mid]))
     .filter(Number.isFinite).map((value) => Math.abs(value - spec.zero)));
   const margin = Math.max(...spec.margin.map((value) => Math.abs(value - spec.zero)));
-  const fits = (mark) => Math.abs(mark.low - spec.zero) < 2 * margin && Math.abs(mark.high - spec.zero) < 2 * margin;
-  const zoomed = reach > 8 * margin && spec.rows.some((row) => row.marks.some(fits));
+  const ends = spec.rows.flatMap((row) => row.marks).filter((mark) => Number.isFinite(mark.low) && Number.isFinite(mark.high))
+    .map((mark) => Math.max(Math.abs(mark.low - spec.zero), Math.abs(mark.high - spec.zero))).filter((end) => end < 5 * margin);
+  const zoomed = reach > 8 * margin && ends.length > 0;
+  const room = Math.max(2 * margin, 1.1 * Math.max(...ends));
   holder.classList.toggle('two', zoomed);
-  const around = { ...spec, range: [spec.zero - 2 * margin, spec.zero + 2 * margin], title: `${spec.title}, around the margin` };
+  const around = { ...spec, range: [spec.zero - room, spec.zero + room], title: `${spec.title}, around the margin` };
   const panels = zoomed ? [around, { ...spec, title: `${spec.title}, all of it` }] : [spec];
   const side = zoomed && getComputedStyle(holder).gridTemplateColumns.split(' ').length === 2;  // one list of names, one of verdicts
   panels.map((one, i) => [holder.appendChild(make('div', { class: 'plot' })), { ...one, ...(side ? { half: ['left', 'right'][i] } : {}) }])

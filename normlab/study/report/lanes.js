@@ -73,8 +73,8 @@ function drawLane(ctx, area, x, y, spec, row, place) {
     ctx.fillStyle = colour(mark.look.hue, mark.points.length > 60 ? 0.22 : 0.5);
     mark.points.forEach((value, i) => {
       if (!inside(value) && !spec.edgePoints) return;  // the other panel shows it
-      // Many values are spread below and above the line, by a fixed sequence.
-      const off = mark.points.length > 60 ? 13 * (((i * 0.618034) % 1) - 0.5) : 0;
+      // Many values are spread below and above the line, by a fixed sequence; few stand below it, clear of its thick part.
+      const off = mark.points.length > 60 ? 13 * (((i * 0.618034) % 1) - 0.5) : 8.5;
       ctx.beginPath();
       ctx.arc(at(value), middle + off, mark.points.length > 60 ? 1.4 : 2.2, 0, 2 * Math.PI);
       ctx.fill();

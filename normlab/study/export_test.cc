@@ -146,7 +146,7 @@ TEST(ExportTest, TextStaysWithin80ColumnsWithoutEscapes) {
 TEST(ExportTest, MarkdownHasTheTablesAndNoMarkupOfNames) {
   const std::string text = ResultsMarkdown(FakeResults({"base", "a|b<script>*", "none"}));
   for (const char* part :
-       {"No verdict yet: 8 of 9 runs have ended", "| variant |", "95% interval of the mean", "simultaneous",
+       {"Interim, 8 of 9 runs have ended", "| variant |", "95% interval of the mean", "simultaneous",
         "a\\|b\\<script\\>\\*", "params -24", "Margin stated beforehand: 0.01 nats", "Seeds do not vary"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
   EXPECT_EQ(text.find("<script>"), std::string::npos);

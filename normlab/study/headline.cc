@@ -111,7 +111,8 @@ class Sentence {
       const Amount amount = AmountOf(*comparison);
       values.push_back(Number(amount.value) + Unit());
       const std::string percent = time_ ? "%" : "";
-      intervals.push_back(Number(amount.low) + percent + " to " + Number(amount.high) + percent);
+      intervals.push_back(
+          fmt::format("{}{} to {}{}", Number(amount.low), percent, Number(amount.high), percent));
       least = std::min(least, amount.value);
       most = std::max(most, amount.value);
     }

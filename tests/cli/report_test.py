@@ -39,7 +39,7 @@ class Report(program.Case):
             fcntl.flock(lock, fcntl.LOCK_EX)
             before = self.tree()
             self.assertIn("3 done, 0 diverged, 0 failed, 1 missing", self.good("report", "study").stdout)
-            self.assertIn("No verdict yet: 3 of 4 runs have ended.", self.good("report", "study", "--format", "html").stdout)
+            self.assertIn("Interim, 3 of 4 runs have ended", self.good("report", "study", "--format", "html").stdout)
             self.assertEqual(self.tree(), before)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")

@@ -109,6 +109,8 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
         "{} of {} cells failed, {} missing; the same command runs these again and leaves the others as they "
         "are",
         results.counts.failed, results.counts.planned, results.counts.missing);
+  if (!study.page_problem().empty())
+    Fail("{}. All other results are there; the same command writes the page again", study.page_problem());
   const bool failed =
       (arguments.fail_if_worse && results.AnyWorse()) || (arguments.fail_if_slower && results.AnySlower());
   return failed ? kExitWorse : kExitGood;

@@ -77,9 +77,12 @@ bool RunStudyDuel(Study& study, const std::optional<double>& asked_s,
     study.TakeDuel(std::move(*record));
   } catch (const Error& error) {
     PrintNote(fmt::format("no speed duel: {}", error.what()));
+    return true;
   } catch (const std::bad_alloc&) {
     PrintNote("no speed duel: not enough memory for all variants side by side");
+    return true;
   }
+  study.WriteResults();
   return true;
 }
 

@@ -77,12 +77,7 @@ size_t Study::ToRun() const {
 
 bool Study::Run(const CellRunner& runner, const StudyCallbacks& callbacks, const StudyRunSettings& settings) {
   Session(*this, runner, callbacks, settings).Run();
-  WriteTables(Results(), folder_);
-  try {
-    WriteReport(Results(), folder_);
-  } catch (const Error& error) {
-    if (callbacks.on_note) callbacks.on_note(error.what());  // it can be made again from the rest
-  }
+  WriteResults();
   const bool stopped = settings.stop != nullptr && *settings.stop;
   return !stopped || ToRun() == 0;
 }
@@ -100,10 +95,18 @@ std::optional<double> Study::KnownBound(const TrainConfig& config) const {
 void Study::TakeDuel(DuelRecord duel) {
   WriteDuel(duel, folder_);
   duel_ = std::move(duel);
-  WriteResults();
 }
 
-void Study::WriteResults() const { normlab::WriteResults(Results(), folder_); }
+void Study::WriteResults() {
+  const StudyResults results = Results();
+  WriteTables(results, folder_);
+  page_problem_.clear();
+  try {
+    WriteReport(results, folder_);
+  } catch (const Error& error) {  // it can be made again from the rest
+    page_problem_ = error.what();
+  }
+}
 
 void WriteTables(const StudyResults& results, const fs::path& folder) {
   WriteFileAtomic(folder / "results.json", DumpJson(ResultsJson(results), 2) + "\n");

@@ -96,13 +96,15 @@ class Study {
   bool Run(const CellRunner& runner, const StudyCallbacks& callbacks, const StudyRunSettings& settings = {});
 
   StudyResults Results() const { return Evaluate(plan_, cells_, duel_ ? &*duel_ : nullptr); }
-  void WriteResults() const;
+  // Throws Error where the tables cannot be written. Where the page alone cannot, `page_problem` says why.
+  void WriteResults();
+  const std::string& page_problem() const { return page_problem_; }
 
   // The duel of the folder, whether or not it is of the study as it stands (study_duel.h); nothing where
   // there is none, or none that can be read: then the problem says why.
   const std::optional<DuelRecord>& duel() const { return duel_; }
   const std::string& duel_problem() const { return duel_problem_; }
-  void TakeDuel(DuelRecord duel);  // writes it, and the results
+  void TakeDuel(DuelRecord duel);  // writes it; the results are written with the next WriteResults
 
  private:
   class Session;  // one call of Run
@@ -114,7 +116,7 @@ class Study {
   std::vector<Cell> cells_;
   Machine machine_;
   std::optional<DuelRecord> duel_;
-  std::string duel_problem_;
+  std::string duel_problem_, page_problem_;
   std::vector<size_t> waiting_;  // cells to run, in order; the first is next
 };
 

@@ -242,6 +242,23 @@ TEST_F(RunnerTest, ResultsAreTrueAfterEveryCell) {
   EXPECT_EQ(done, (std::vector<int>{0, 1, 2, 3}));
 }
 
+TEST_F(RunnerTest, APageThatCannotBeWrittenIsToldOnceAndLosesNoResult) {
+  std::vector<std::string> notes;
+  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
+  fs::create_directories(Out() / "report.html/in_the_way");
+  study.Run(cells_.Runner(), {.on_note = [&](const std::string& note) { notes.push_back(note); }});
+  ASSERT_EQ(notes.size(), 1u);
+  ExpectContains(notes.front(), {"report.html"});
+  ExpectContains(study.page_problem(), {"report.html"});
+  EXPECT_EQ(Read("results.json")["study"]["counts"]["done"], 4);
+  EXPECT_TRUE(fs::exists(Out() / "results.csv"));
+
+  fs::remove_all(Out() / "report.html");
+  study.WriteResults();
+  EXPECT_EQ(study.page_problem(), "");
+  EXPECT_TRUE(fs::is_regular_file(Out() / "report.html"));
+}
+
 TEST_F(RunnerTest, AnUnknownBaselineWritesNothing) {
   StudyRequest request = FakeRequest("layernorm,rmsnorm", {1});
   request.baseline = "rmsnrm";

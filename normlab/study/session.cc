@@ -174,7 +174,9 @@ void Study::Session::Finish(const Place& place, const std::string& error, std::o
     // The last write, after all have ended, says no more that the study runs.
     normlab::WriteResults(study_.Results(), study_.folder_, page_.StateOf(Progress()));
   } catch (const Error& write_error) {
-    Note(write_error.what());  // the cells themselves are safe
+    // The cells themselves are safe. What goes on is told once.
+    if (write_problem_ != write_error.what()) Note(write_error.what());
+    write_problem_ = write_error.what();
   }
 }
 

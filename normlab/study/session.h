@@ -64,6 +64,7 @@ class Study::Session {
   std::condition_variable changed_;
   std::deque<Waiting> queue_;
   std::list<Place> places_;
+  std::string write_problem_;  // of the results; the last one
   std::exception_ptr broken_;  // of a callback: nothing more is begun
 };
 

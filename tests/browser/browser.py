@@ -34,7 +34,9 @@ class Browser:
         for pipe in pipes:
             for end in pipe:
                 os.close(end)
-        quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDWR)
+        quiet = high(null)
+        os.close(null)
         arguments = [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                      "--force-color-profile=srgb", "--remote-debugging-pipe", f"--user-data-dir={self.folder}", "about:blank"]
         actions = [(os.POSIX_SPAWN_DUP2, read_there, 3), (os.POSIX_SPAWN_DUP2, write_there, 4),

@@ -1,6 +1,7 @@
 """The report page in a real browser: draws, fits, reads by keyboard, and shows the numbers of results.json."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -256,6 +257,18 @@ class Report(unittest.TestCase):
         text = self.browser.run("document.getElementById('speed').textContent")
         self.assertIn("has no speed duel", text)
         self.assertIn("decide nothing", text)
+
+    def test_what_the_browser_says_stays_off_its_protocol(self):
+        held = []
+        try:
+            for _ in range(3):  # the lowest free descriptors come to be what the browser reads and writes
+                with browser.Browser() as started:
+                    output = [os.readlink(f"/proc/{started.process}/fd/{number}") for number in (1, 2)]
+                    self.assertEqual(output, [os.devnull] * 2)
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
     def test_every_round_of_the_duel_is_shown(self):
         duel = json.loads((self.study / "duel.json").read_text(encoding="utf-8"))

@@ -254,8 +254,12 @@ class Folders(program.Case):
                 self.assertIn("File too large", done.stderr)
                 self.assertNotIn("internal", done.stderr)
                 self.whole_files(self.folder / "study")
+                if limit > 2000:  # only the page is so large
+                    self.assertRegex(done.stderr, r"normlab: error: cannot write \"study/report.html\"")
+                    self.assertEqual(self.losses(), losses)
                 self.good(*self.study())
                 self.assertEqual(self.losses(), losses)
+                self.assertTrue((self.folder / "study/report.html").exists())
 
     # S-13: a sweep of 12 runs whose sixth fails and which is killed three times. The others go on, counts and reasons
     # are right, each start runs only what is missing, and a run that was cut off goes on from its checkpoint.

@@ -1,6 +1,9 @@
 #include "normlab/study/folder.h"
 
 #include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
@@ -32,7 +35,51 @@ bool StaysInName(char c) {
       what, folder, key, there, here, folder);
 }
 
+// Every cell of the plan by its record; `look` adds to it what else is known of it and its folder.
+std::vector<Cell> CellsByRecord(const fs::path& folder, const StudyPlan& plan,
+                                const std::function<void(Cell&, const fs::path& run)>& look) {
+  std::vector<Cell> cells;
+  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
+    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
+    const fs::path run =
+        folder / CellFolder(plan.variants[place.variant].variant.name, plan.Seed(place.variant, place.seed));
+    if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
+    look(cell, run);
+    cells.push_back(std::move(cell));
+  }
+  return cells;
+}
+
+// Why cells failed, by variant and seed, as results.json tells.
+std::map<std::pair<std::string, uint64_t>, std::string> ToldFailures(const fs::path& folder) {
+  std::map<std::pair<std::string, uint64_t>, std::string> failures;
+  try {
+    const Json results = ParseJson(ReadFile(folder / "results.json"), "results.json", JsonComments::kRefuse);
+    for (const Json& cell : results.at("cells"))
+      if (cell.at("status") == Name(CellStatus::kFailed))
+        failures[{cell.at("variant").get<std::string>(), cell.at("seed").get<uint64_t>()}] =
+            cell.at("reason").get<std::string>();
+  } catch (const std::exception&) {  // not there yet, or damaged: the folders tell the rest
+  }
+  return failures;
+}
+
 }  // namespace
+
+StudyPlan ReadPlan(const fs::path& folder) {
+  const fs::path path = folder / "study.json";
+  const auto name_one = [&](const std::string& what) {
+    Fail("{}; name the folder of a study, the --out of a `normlab compare`", what);
+  };
+  if (KindOf(folder) == PathKind::kNothing)
+    name_one(fmt::format("there is no folder \"{}\"", folder.string()));
+  if (KindOf(folder) == PathKind::kOther) name_one(fmt::format("\"{}\" is a file", folder.string()));
+  if (KindOf(path) == PathKind::kNothing)
+    name_one(KindOf(folder / kRecordFile) != PathKind::kNothing
+                 ? fmt::format("\"{}\" holds a single run, not a study", folder.string())
+                 : fmt::format("\"{}\" holds no study (there is no study.json in it)", folder.string()));
+  return StudyPlanFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
+}
 
 std::string FolderName(std::string_view variant) {
   std::string name;
@@ -107,19 +154,23 @@ void TakeRecord(Cell& cell, RunRecord record) {
 }
 
 std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
-  std::vector<Cell> cells;
-  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
-    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
-    const fs::path run =
-        folder / CellFolder(plan.variants[place.variant].variant.name, plan.Seed(place.variant, place.seed));
-    if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
-    if (!IsFinished(cell.status)) {
-      cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
-      if (cell.resume_from) cell.resumable = ReadCheckpointState(*cell.resume_from).record;
-    }
-    cells.push_back(std::move(cell));
-  }
-  return cells;
+  return CellsByRecord(folder, plan, [](Cell& cell, const fs::path& run) {
+    if (IsFinished(cell.status)) return;
+    cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
+    if (cell.resume_from) cell.resumable = ReadCheckpointState(*cell.resume_from).record;
+  });
+}
+
+std::vector<Cell> CellsAsTheyStand(const fs::path& folder, const StudyPlan& plan) {
+  const auto failures = ToldFailures(folder);
+  return CellsByRecord(folder, plan, [&](Cell& cell, const fs::path&) {
+    if (cell.record) return;
+    const auto failure =
+        failures.find({plan.variants[cell.variant].variant.name, plan.Seed(cell.variant, cell.seed)});
+    if (failure == failures.end()) return;
+    cell.status = CellStatus::kFailed;
+    cell.reason = failure->second;
+  });
 }
 
 std::string MajorMinor(std::string_view build) {

@@ -41,12 +41,19 @@ struct Cell {
   std::vector<std::string> notes;
 };
 
+// study.json of a folder. Throws Error where the folder holds no study, or the file cannot be read.
+StudyPlan ReadPlan(const std::filesystem::path& folder);
+
 // Sets status and reason from a record.
 void TakeRecord(Cell& cell, RunRecord record);
 
 // Every cell of the plan in its order of running, with what its folder holds. Throws Error where a record
-// cannot be read.
+// cannot be read. For whoever holds the folder's lock.
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
+
+// The same for who only looks, while somebody may be at work: by the records alone, for checkpoints come and
+// go. What failed before it could leave a record is known from results.json.
+std::vector<Cell> CellsAsTheyStand(const std::filesystem::path& folder, const StudyPlan& plan);
 
 // Throws Error where a cell that is finished, or would go on from a checkpoint, was not made with the plan's
 // configuration and data. With `machine`, its build (major.minor), instruction set, device, resolved norm

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 // True where two configurations have the same matrix products in a step.
 bool SameProducts(const Json& a, const Json& b) {
-  constexpr const char* kKeys[] = {"vocab_size", "emb_dim",     "n_heads", "n_layers",
-                                   "batch",      "micro_batch", "window"};
+  constexpr const char* kKeys[] = {"vocab_size", "context_length", "emb_dim",     "n_heads",
+                                   "n_layers",   "batch",          "micro_batch", "window",
+                                   "dtype",      "residual_dtype", "recompute"};
   return std::ranges::all_of(kKeys,
                              [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
 }
@@ -44,8 +45,7 @@ Study::Study(fs::path folder, const StudyRequest& request, const std::function<v
   const std::string name = folder_.string();
   bool is_new = true;
   if (KindOf(path) != PathKind::kNothing) {
-    const StudyPlan recorded =
-        StudyPlanFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
+    const StudyPlan recorded = ReadPlan(folder_);
     const std::vector<Cell> before = ReadCells(folder_, recorded);
     RequireNoLostResults(folder_, AnyFinished(before));
     if (AnyFinished(before)) {

@@ -436,6 +436,27 @@ TEST_F(RunnerTest, TheBoundOnProductsIsMeasuredOnceForEqualShapes) {
   EXPECT_FALSE(known[4]);
 }
 
+// Whatever changes the products of a step, or their speed, has a bound of its own.
+TEST_F(RunnerTest, VariantsOfOtherProductsHaveBoundsOfTheirOwn) {
+  for (const char* assignment :
+       {"context_length=32", "dtype=bf16", "recompute=true", "emb_dim=64", "batch=32"}) {
+    SCOPED_TRACE(assignment);
+    StudyRequest request = FakeRequest("layernorm,rmsnorm", {1});
+    Set(request.grid.variants[1].config, assignment);
+    std::vector<bool> known;
+    Study study(folder_.path() / assignment, request);
+    study.Run(
+        [&](const CellRun& run) {
+          known.push_back(run.products_bound_s.has_value());
+          RunRecord record = FakeRecord(run.config, 3);
+          record.products_bound_s = 0.5;
+          return Leave(run, record);
+        },
+        {});
+    EXPECT_EQ(known, (std::vector<bool>{false, false}));
+  }
+}
+
 TEST_F(RunnerTest, ARecordThatCannotBeReadIsNamed) {
   Start(FakeRequest("layernorm,rmsnorm", {1}));
   WriteFileAtomic(Out() / "runs/rmsnorm/seed-1/run.json", "{\"schema_version\": 99}");

@@ -1,8 +1,6 @@
 #include "normlab/study/status.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
@@ -47,20 +45,6 @@ CellAtWork LookAt(const fs::path& run, const Cell& cell, size_t index, const Tra
   look.remaining_s = step_s * static_cast<double>(look.steps - look.steps_done) +
                      EvaluationSteps(cell.record->data, config) * step_s;
   return look;
-}
-
-// Cells that failed before they could leave a record: the results tell of them.
-std::map<std::pair<std::string, uint64_t>, std::string> ToldFailures(const fs::path& folder) {
-  std::map<std::pair<std::string, uint64_t>, std::string> failures;
-  try {
-    const Json results = ParseJson(ReadFile(folder / "results.json"), "results.json", JsonComments::kRefuse);
-    for (const Json& cell : results.at("cells"))
-      if (cell.at("status") == Name(CellStatus::kFailed))
-        failures[{cell.at("variant").get<std::string>(), cell.at("seed").get<uint64_t>()}] =
-            cell.at("reason").get<std::string>();
-  } catch (const std::exception&) {  // not there yet, or damaged: the folders tell the rest
-  }
-  return failures;
 }
 
 std::optional<fs::path> CheckpointOf(const fs::path& run) {
@@ -126,37 +110,20 @@ void ForetellRest(StudyStatus& status) {
 }  // namespace
 
 StudyStatus ReadStatus(const fs::path& folder) {
-  const fs::path path = folder / "study.json";
-  if (KindOf(path) == PathKind::kNothing)
-    Fail("\"{}\" holds no study: there is no study.json", folder.string());
-  StudyStatus status{.folder = folder,
-                     .plan = StudyPlanFromJson(
-                         ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string()),
-                     .lock = ReadLock(folder)};
-  const auto failures = ToldFailures(folder);
-  for (const GridCell& place : CellOrder(status.plan.variants.size(), status.plan.seeds.size())) {
-    const Variant& variant = status.plan.variants[place.variant].variant;
-    const uint64_t seed = status.plan.Seed(place.variant, place.seed);
-    const fs::path run = folder / CellFolder(variant.name, seed);
-    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
-    const auto failure = failures.find({variant.name, seed});
-    std::optional<RunRecord> record = ReadRunRecord(run);
-    const bool begun = record && record->status == RunStatus::kRunning;
-    if (record) {
-      TakeRecord(cell, std::move(*record));
-    } else if (failure != failures.end()) {
-      cell.status = CellStatus::kFailed;
-      cell.reason = failure->second;
-    }
-    if (begun && status.AnyoneAtWork()) {
-      const CellAtWork look = LookAt(run, cell, status.cells.size(), variant.config);
+  StudyStatus status{.folder = folder, .plan = ReadPlan(folder), .lock = ReadLock(folder)};
+  status.cells = CellsAsTheyStand(folder, status.plan);
+  for (size_t i = 0; i < status.cells.size(); ++i) {
+    Cell& cell = status.cells[i];
+    const Variant& variant = status.plan.variants[cell.variant].variant;
+    const fs::path run = folder / CellFolder(variant.name, status.plan.Seed(cell.variant, cell.seed));
+    if (cell.record && cell.record->status == RunStatus::kRunning && status.AnyoneAtWork()) {
+      const CellAtWork look = LookAt(run, cell, i, variant.config);
       cell.reason = AtWorkText(look);
       status.jobs = std::max(status.jobs, cell.record->machine.jobs);
       status.at_work.push_back(look);
     } else if (!IsFinished(cell.status)) {
       cell.resume_from = CheckpointOf(run);
     }
-    status.cells.push_back(std::move(cell));
   }
   status.counts = CountCells(status.cells);
   ForetellRest(status);

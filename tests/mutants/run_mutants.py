@@ -35,8 +35,8 @@ def die(message):
     sys.exit(f"mutants: {message}")
 
 
-def read_list(name):
-    mutants = tomllib.loads((HERE / name).read_text(encoding="utf-8"))["mutant"]
+def read_list():
+    mutants = tomllib.loads((HERE / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
     for mutant in mutants:
         mutant["edits"] = [{key: mutant[key] for key in ("file", "find", "replace")}] + mutant.get("edits", [])
     names = [mutant["name"] for mutant in mutants]
@@ -130,7 +130,6 @@ def run_test(mutant, log):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", metavar="I/N", help="every N-th mutant, from the I-th on")
-    parser.add_argument("--candidates", action="store_true", help="those of candidates.toml, not yet seen to fail a test")
     parser.add_argument("--only", metavar="WORD", help="those whose name contains the word")
     parser.add_argument("--list", action="store_true", help="prints the list")
     parser.add_argument("--check", action="store_true", help="checks the list against the sources")
@@ -138,7 +137,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     arguments = parser.parse_args()
 
-    mutants = read_list("candidates.toml" if arguments.candidates else "mutants.toml")
+    mutants = read_list()
     faults = check(mutants)
     if faults:
         die("\n  ".join([f"{len(faults)} entries do not fit the sources:"] + faults))

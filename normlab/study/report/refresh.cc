@@ -2,57 +2,30 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/study_duel.h"
-#include "normlab/train/run_folder.h"
 
 namespace normlab {
-namespace {
 
 namespace fs = std::filesystem;
 
-// Cells by their records alone: checkpoints may come and go while this is read.
-std::vector<Cell> CellsAsTheyStand(const fs::path& folder, const StudyPlan& plan) {
-  std::vector<Cell> cells;
-  for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
-    Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
-    const fs::path run =
-        folder / CellFolder(plan.variants[place.variant].variant.name, plan.Seed(place.variant, place.seed));
-    if (auto record = ReadRunRecord(run)) {
-      const bool running = record->status == RunStatus::kRunning;
-      TakeRecord(cell, std::move(*record));
-      if (running) cell.reason = "running, or cut off while it ran";
-    }
-    cells.push_back(std::move(cell));
-  }
-  return cells;
-}
-
-}  // namespace
-
 StudyResults ReadStudy(const fs::path& folder) {
-  const fs::path path = folder / "study.json";
-  if (KindOf(folder) == PathKind::kNothing)
-    Fail("there is no folder \"{}\"; name the --out of a `normlab compare`", folder.string());
-  if (KindOf(folder) == PathKind::kOther)
-    Fail("\"{}\" is a file; name the folder of a study, the --out of a `normlab compare`", folder.string());
-  if (KindOf(path) == PathKind::kNothing && KindOf(folder / kRecordFile) != PathKind::kNothing)
-    Fail("\"{}\" holds a single run, not a study; name the --out of a `normlab compare`", folder.string());
-  if (KindOf(path) == PathKind::kNothing)
-    Fail("\"{}\" holds no study (there is no study.json in it); name the --out of a `normlab compare`",
-         folder.string());
-  const StudyPlan plan =
-      StudyPlanFromJson(ParseJson(ReadFile(path), path.string(), JsonComments::kRefuse), path.string());
+  const StudyPlan plan = ReadPlan(folder);
   std::optional<DuelRecord> duel;
   try {
     duel = ReadDuel(folder);
   } catch (const Error&) {  // as compare does: the study is whole without it
   }
-  return Evaluate(plan, CellsAsTheyStand(folder, plan), duel ? &*duel : nullptr);
+  std::vector<Cell> cells = CellsAsTheyStand(folder, plan);
+  for (Cell& cell : cells)
+    if (cell.record && cell.record->status == RunStatus::kRunning)
+      cell.reason = "running, or cut off while it ran";
+  return Evaluate(plan, std::move(cells), duel ? &*duel : nullptr);
 }
 
 std::string FolderPage(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {

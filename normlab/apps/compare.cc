@@ -46,6 +46,30 @@ std::string Banner(const Study& study, const TokenSource& tokens, const std::str
   return text;
 }
 
+std::string NamesOf(const StudyResults& results, const std::vector<size_t>& variants) {
+  std::string names;
+  for (const size_t v : variants) names += (names.empty() ? "" : ", ") + Printable(results.variants[v].name);
+  return names;
+}
+
+// True where a variant fails the gate. A gate that could not look at one of them is an error: passing would
+// say that it had been found good.
+bool Gate(bool asked, std::string_view option, const std::vector<size_t>& failing, std::string_view what,
+          const StudyResults& results, Metric metric, const Environment& environment) {
+  if (!asked) return false;
+  if (!failing.empty()) {
+    environment.progress.write(
+        fmt::format("normlab: {}: {} than the baseline: {}\n", option, what, NamesOf(results, failing)));
+    return true;
+  }
+  const std::vector<size_t> unjudged = results.Unjudged(metric);
+  if (!unjudged.empty())
+    Fail("{} could not be judged, for there is no verdict on {}; {}", option, NamesOf(results, unjudged),
+         metric == Metric::kTime ? "a duel, or a longer one, gives one (--duel SECONDS)"
+                                 : "more seeds, of which some finish in both, give one");
+  return false;
+}
+
 int ShowStatus(const CompareArguments& arguments) {
   const StudyStatus status = ReadStatus(*arguments.status);
   Print(arguments.run.json ? DumpJson(StatusJson(status), 2) + "\n" : StatusText(status));
@@ -111,9 +135,11 @@ int Compare(const CompareArguments& arguments, const Environment& environment) {
         results.counts.failed, results.counts.planned, results.counts.missing);
   if (!study.page_problem().empty())
     Fail("{}. All other results are there; the same command writes the page again", study.page_problem());
-  const bool failed =
-      (arguments.fail_if_worse && results.AnyWorse()) || (arguments.fail_if_slower && results.AnySlower());
-  return failed ? kExitWorse : kExitGood;
+  const bool worse = Gate(arguments.fail_if_worse, "--fail-if-worse", results.Worse(), "ended worse", results,
+                          Metric::kTestLoss, environment);
+  const bool slower = Gate(arguments.fail_if_slower, "--fail-if-slower", results.Slower(), "takes more time",
+                           results, Metric::kTime, environment);
+  return worse || slower ? kExitWorse : kExitGood;
 }
 
 }  // namespace

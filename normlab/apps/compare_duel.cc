@@ -67,7 +67,10 @@ bool RunStudyDuel(Study& study, const std::optional<double>& asked_s,
   Machine machine = study.machine();  // one variant at a time has all threads
   machine.threads = threads, machine.jobs = 1;
   const std::string why = WhyDuel(study.duel(), study.plan(), machine, asked_s);
-  if (why.empty()) return true;
+  if (why.empty()) {
+    if (const auto note = WhyNoLongerDuel(*study.duel(), asked_s)) PrintNote(*note);
+    return true;
+  }
   if (!study.duel_problem().empty()) PrintNote(study.duel_problem());
   try {
     const double seconds = asked_s.value_or(DefaultDuelSeconds(study.cells()));

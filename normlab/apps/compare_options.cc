@@ -33,8 +33,8 @@ constexpr const char* kFooter =
     "\n"
     "Verdicts: losses are paired by seed; `lower loss` or `higher loss` needs a\n"
     "paired t interval without 0, simultaneous over all variants and declared looks;\n"
-    "`equivalent` means smaller than --margin (0: nothing is). One seed gives no\n"
-    "verdict, and `undecided` is no evidence of sameness: more seeds may decide.\n"
+    "`equivalent` means smaller than --margin (0: nothing is). One or two seeds give\n"
+    "no verdict, and `undecided` is no evidence of sameness: more seeds may decide.\n"
     "Speed is judged from a duel, for which all variants are in memory at one time\n"
     "(`normlab duel --help` tells more); it is kept in duel.json, and run once.";
 
@@ -75,9 +75,10 @@ void AddCompareOptions(CLI::App& parser, CompareArguments& arguments) {
   parser.get_option("--data")->required(false);  // --status needs neither
   parser.get_option("--out")->required(false);
   parser
-      .add_option(
-          "--jobs", arguments.jobs,
-          "cells at the same time, which share the threads evenly (default 1); changes no bit of a loss")
+      .add_option("--jobs", arguments.jobs,
+                  "cells at the same time, which share the threads evenly, one or more each (default 1); "
+                  "changes no bit of "
+                  "a loss")
       ->type_name("N")
       ->group("How it is run");
   parser
@@ -147,6 +148,9 @@ void CheckCompareOptions(const CLI::App& parser, const CompareArguments& argumen
   for (const char* name : {"--data", "--out"})
     if (parser.count(name) == 0)
       throw UsageError(fmt::format("{} is required; see `normlab compare --help`", name));
+  if (arguments.fail_if_slower && arguments.duel == "0")
+    throw UsageError(
+        "--fail-if-slower judges from the duel, and --duel 0 leaves it out; leave out one of them");
 }
 
 }  // namespace normlab::apps

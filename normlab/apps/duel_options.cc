@@ -53,7 +53,8 @@ std::shared_ptr<const TokenSource> RandomTokens(const Grid& grid) {
 void AddDuelOptions(CLI::App& parser, DuelArguments& arguments) {
   AddRunOptions(parser, arguments.run, "", "");
   parser.get_option("--data")->required(false);
-  for (const char* name : {"--out", "--json", "--steps"}) parser.remove_option(parser.get_option(name));
+  for (const char* name : {"--out", "--json", "--steps", "--inside"})
+    parser.remove_option(parser.get_option(name));
   parser
       .add_option("--norms", arguments.norms,
                   std::string("short for --vary norm_type=A,B,... (default ") + kDuelNorms + ")")

@@ -86,7 +86,8 @@ std::string NormsText(const Json& list) {
     text += Entry("", "norm_type: " + Joined(norm["norm_types"].get<std::vector<std::string>>()));
   }
   return text + Wrap(
-                    "Without a prefix a name means the fastest one here. pytorch_layernorm and "
+                    "Without a prefix a name means the first that runs here (`normlab list "
+                    "implementations`). pytorch_layernorm and "
                     "pytorch_rmsnorm are accepted "
                     "and mean fused_layernorm and fused_rmsnorm.",
                     kColumns, "  ", "  ");

@@ -42,7 +42,8 @@ constexpr const char* kFooter =
     "  normlab list norms\n"
     "\n"
     "`normlab COMMAND --help` tells more. Exit codes: 0 good, 1 an error, 2 a command\n"
-    "line that cannot be understood, 3 `compare --fail-if-worse`, 130 interrupted.";
+    "line that cannot be understood, 3 where `compare --fail-if-worse` or\n"
+    "`--fail-if-slower` found one, 130 interrupted.";
 
 void PrintError(std::string_view text) {
   std::fflush(stdout);

@@ -1,9 +1,12 @@
 // normlab report: a study again, from its folder, finished or not, in any form.
 
+#include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "normlab/apps/command.h"
@@ -49,6 +52,17 @@ const std::vector<Format>& Formats() {
   return formats;
 }
 
+// A file of the study itself is no place for its report; its page is.
+void RequireNoRecord(const std::string& out, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(out, error)) return;
+  const fs::path file = fs::canonical(out, error), home = fs::canonical(folder, error);
+  if (error || file == home / kReportFile) return;
+  if (std::ranges::mismatch(home, file).in1 == home.end())
+    Fail("--out \"{}\" is a file of the study itself, which would be lost; choose another name", out);
+}
+
 int Report(const ReportArguments& arguments) {
   const Format* format = nullptr;
   std::vector<std::string> names;
@@ -57,6 +71,7 @@ int Report(const ReportArguments& arguments) {
     if (one.name == arguments.format) format = &one;
   }
   if (format == nullptr) throw UsageError("unknown --format " + UnknownName(arguments.format, names));
+  if (arguments.out) RequireNoRecord(*arguments.out, arguments.folder);
   const std::string text = format->render(ReadStudy(arguments.folder), arguments.folder);
   if (arguments.out)
     WriteFileAtomic(*arguments.out, text);

@@ -21,6 +21,7 @@
 #include "normlab/kernels/cpu/stream.h"
 #include "normlab/study/insides.h"
 #include "normlab/study/text_table.h"
+#include "normlab/study/wording.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run.h"
 #include "normlab/train/run_folder.h"
@@ -186,10 +187,10 @@ std::string Summary(const RunRecord& record, const fs::path& folder) {
     text += Line("test loss", fmt::format("{:.4f} nats over {}", *record.test_loss,
                                           Counted(record.test_block_losses.size(), "held-out window")));
   if (const auto share = MedianMeanShare(record))
-    text += Line("inside",
-                 fmt::format("the mean of a row holds {:.3g}% of its mean square at the norms' "
-                             "inputs (median over sites); {:.1g}% of the time of training went into looking",
-                             100 * *share, 100 * record.inside_time_s / record.time_s));
+    text +=
+        Line("inside", fmt::format("the mean of a row holds {:.3g}% of its mean square at the norms' "
+                                   "inputs (median over sites); {} of the time of training went into looking",
+                                   100 * *share, FormatPercent(record.inside_time_s / record.time_s)));
   constexpr size_t kShownSpikes = 3;
   for (size_t i = 0; i < std::min(kShownSpikes, record.spikes.size()); ++i)
     text += Line("spike", Describe(record.spikes[i]));

@@ -202,7 +202,10 @@ void JudgeDifferences(const ComparisonRule& rule, const Evidence& evidence, Comp
                                    : "no seed finished in both";
     return;
   }
-  if (result.n == 2) return Undecided(result, "two seeds leave an interval that is as good as useless");
+  if (result.n == 2)
+    return Undecided(
+        result,
+        "two seeds give no verdict, for their interval rests on one difference of two numbers; 3 or more do");
 
   result.test = "paired t";
   const std::span<const double> differences = evidence.differences;

@@ -288,8 +288,16 @@ const MetricComparison* StudyResults::Find(size_t variant, Metric metric) const 
   return nullptr;
 }
 
-bool StudyResults::AnyWorse() const {
-  return std::ranges::any_of(comparisons, [](const MetricComparison& comparison) {
+std::vector<size_t> StudyResults::VariantsWhere(
+    const std::function<bool(const MetricComparison&)>& holds) const {
+  std::vector<size_t> found;
+  for (const MetricComparison& comparison : comparisons)
+    if (holds(comparison)) found.push_back(comparison.variant);
+  return found;
+}
+
+std::vector<size_t> StudyResults::Worse() const {
+  return VariantsWhere([](const MetricComparison& comparison) {
     const stats::Verdict verdict = comparison.result.verdict;
     // A gate must not pass a variant that diverged more often than the baseline, though so few seeds
     // give no verdict.
@@ -299,10 +307,16 @@ bool StudyResults::AnyWorse() const {
   });
 }
 
-bool StudyResults::AnySlower() const {
-  return std::ranges::any_of(comparisons, [](const MetricComparison& comparison) {
+std::vector<size_t> StudyResults::Slower() const {
+  return VariantsWhere([](const MetricComparison& comparison) {
     return comparison.metric == Metric::kTime && comparison.result.verdict == stats::Verdict::kWorse &&
            !comparison.result.worse_by_divergence;
+  });
+}
+
+std::vector<size_t> StudyResults::Unjudged(Metric metric) const {
+  return VariantsWhere([&](const MetricComparison& comparison) {
+    return comparison.metric == metric && comparison.result.verdict == stats::Verdict::kNone;
   });
 }
 

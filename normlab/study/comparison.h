@@ -2,6 +2,7 @@
 // From cells to results: what each variant reached, and how it stands against the baseline. Pure.
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,8 +66,13 @@ struct StudyResults {
   std::optional<DuelSummary> duel;            // what times are judged by; without one they are not
 
   const MetricComparison* Find(size_t variant, Metric metric) const;  // null for a baseline
-  bool AnyWorse() const;   // a loss is worse, or its variant diverged
-  bool AnySlower() const;  // a time is judged longer
+  // Variants, as indices:
+  std::vector<size_t> Worse() const;                  // a loss is worse, or more runs diverged
+  std::vector<size_t> Slower() const;                 // a time is judged longer
+  std::vector<size_t> Unjudged(Metric metric) const;  // no verdict at all
+
+ private:
+  std::vector<size_t> VariantsWhere(const std::function<bool(const MetricComparison&)>& holds) const;
 };
 
 // A duel that is not of this plan does not count.

@@ -125,9 +125,44 @@ Json ToJson(const DuelRecord& record) {
   return json;
 }
 
+namespace {
+
+// What the summary takes for granted.
+void RequireSound(const DuelRecord& record, const std::string& baseline) {
+  const DuelSettings& settings = record.settings;
+  const DuelPilot& pilot = record.result.pilot;
+  const auto require = [](bool good, std::string_view what) {
+    if (!good) Fail("its {} cannot be", what);
+  };
+  require(settings.batches >= 2, "batches");
+  require(std::isfinite(settings.half_width) && settings.half_width > 0, "half_width");
+  require(record.rule.alpha > 0 && record.rule.alpha < 1, "alpha");
+  require(record.rule.looks >= 1 && record.rule.look >= 1, "looks");
+  require(record.rule.margin >= 0, "speed_margin");
+  require(!settings.seconds || *settings.seconds > 0, "seconds");
+  require(record.steps_per_block >= 1, "steps_per_block");
+  require(std::isfinite(pilot.sd) && pilot.sd >= 0 && pilot.round_s > 0 && pilot.place_s >= 0 &&
+              pilot.spent_s >= 0,
+          "pilot");
+  require(record.contenders[settings.baseline].name == baseline, "baseline");
+  for (const DuelContender& contender : record.contenders)
+    require(contender.tokens_per_step >= 1, "tokens_per_step");
+  for (const DuelTimes& times : record.result.times)
+    require(std::ranges::all_of(times.seconds, [](double s) { return std::isfinite(s) && s > 0; }),
+            "block_s");
+  for (const DuelRound& round : record.result.round_log)
+    require(round.order.size() == record.contenders.size(), "orders");
+}
+
+}  // namespace
+
 DuelRecord DuelRecordFromJson(const Json& json, std::string_view source) {
   try {
     const int version = json.at("schema_version").get<int>();
+    if (version > DuelRecord::kSchemaVersion)
+      throw NewerDuel(
+          fmt::format("{} has schema version {}, and this normlab reads version {}: a newer normlab wrote it",
+                      source, version, DuelRecord::kSchemaVersion));
     if (version != DuelRecord::kSchemaVersion)
       Fail("it has schema version {}; this normlab reads version {}", version, DuelRecord::kSchemaVersion);
     const Json& settings = json.at("settings");
@@ -174,7 +209,10 @@ DuelRecord DuelRecordFromJson(const Json& json, std::string_view source) {
       result.round_log.push_back({.order = json.at("orders").at(r).get<std::vector<size_t>>(),
                                   .stolen_s = OptionalNumberFromJson(json.at("stolen_s").at(r), "stolen_s"),
                                   .mhz = OptionalNumberFromJson(json.at("mhz").at(r), "mhz")});
+    RequireSound(record, json.at("baseline").get<std::string>());
     return record;
+  } catch (const NewerDuel&) {
+    throw;
   } catch (const std::exception& error) {
     Fail("{} is not the record of a duel that can be read: {}", source, error.what());
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "normlab/base/error.h"
 #include "normlab/base/json.h"
 #include "normlab/stats/comparison.h"
 #include "normlab/study/duel.h"
@@ -41,7 +42,12 @@ struct DuelRecord {
 
 Json ToJson(const DuelRecord& record);
 
-// Throws Error that names the source and what is wrong, also for a record of a newer normlab.
+// A record that only a newer normlab can read: nobody may write over it.
+struct NewerDuel : Error {
+  using Error::Error;
+};
+
+// Throws Error that names the source and what is wrong; NewerDuel for a record of a newer normlab.
 DuelRecord DuelRecordFromJson(const Json& json, std::string_view source);
 
 // The configuration as a record keeps it.

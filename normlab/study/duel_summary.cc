@@ -103,6 +103,7 @@ void AgainstBaseline(const DuelRecord& record, size_t v, DuelVariant& variant) {
 }
 
 void TakeConditions(const DuelRecord& record, DuelSummary& summary) {
+  summary.busy_cpus = record.busy_cpus;
   for (const DuelRound& round : record.result.round_log) {
     if (round.stolen_s) {
       summary.stolen_s = summary.stolen_s.value_or(0) + *round.stolen_s;
@@ -115,20 +116,25 @@ void TakeConditions(const DuelRecord& record, DuelSummary& summary) {
 }
 
 // What would have to be allowed for the next better answer: any verdict, or the precision that was asked for.
-std::optional<double> SecondsNeeded(const DuelRecord& record) {
+// `half_width`: what was reached, as the settings have it.
+std::optional<double> SecondsNeeded(const DuelRecord& record, std::optional<double> half_width) {
   const DuelResult& result = record.result;
   if (!result.plan.cut || result.stopped) return std::nullopt;
   if (result.batches < stats::kFewestJudgedBatches)
     return kSecondsReserve * SecondsForBatches(result.pilot, stats::kFewestJudgedBatches);
+  if (half_width && *half_width <= record.settings.half_width) return std::nullopt;
   DuelSettings unlimited = record.settings;
   unlimited.seconds.reset();
   const DuelPlan whole = PlanDuel(unlimited, result.pilot);
   const double batches = static_cast<double>(whole.batches);
-  return kSecondsReserve *
-         std::max(SecondsForBatches(result.pilot, whole.batches),
-                  result.pilot.spent_s +
-                      batches * (result.pilot.place_s +
-                                 static_cast<double>(whole.rounds_per_batch) * result.pilot.round_s));
+  const double planned_s =
+      result.pilot.spent_s +
+      batches * (result.pilot.place_s + static_cast<double>(whole.rounds_per_batch) * result.pilot.round_s);
+  // The pilot may have been calmer than what followed: an interval shrinks with the root of the time.
+  const double widened = half_width.value_or(0) / record.settings.half_width;
+  const double seen_s =
+      result.pilot.spent_s + (*record.settings.seconds - result.pilot.spent_s) * widened * widened;
+  return kSecondsReserve * std::max({SecondsForBatches(result.pilot, whole.batches), planned_s, seen_s});
 }
 
 // The next step for whoever wants to know more, as the end of a sentence.
@@ -217,11 +223,9 @@ DuelSummary Summarize(const DuelRecord& record) {
                       .cut = result.plan.cut,
                       .stopped = result.stopped};
   TakeConditions(record, summary);
-  summary.seconds_needed = SecondsNeeded(record);
   for (size_t v = 0; v < record.contenders.size(); ++v) {
     DuelVariant variant = Alone(record, v);
     if (v != record.contenders[v].baseline) AgainstBaseline(record, v, variant);
-    if (variant.time) variant.explanation += NextStep(summary, *variant.time);
     if (variant.half_width)
       summary.half_width = std::max(summary.half_width.value_or(0), *variant.half_width);
     if (variant.autocorrelation &&
@@ -229,6 +233,11 @@ DuelSummary Summarize(const DuelRecord& record) {
       summary.autocorrelation = variant.autocorrelation;
     summary.variants.push_back(std::move(variant));
   }
+  std::optional<double> half_width;
+  if (summary.half_width) half_width = std::log1p(*summary.half_width);
+  summary.seconds_needed = SecondsNeeded(record, half_width);
+  for (DuelVariant& variant : summary.variants)
+    if (variant.time) variant.explanation += NextStep(summary, *variant.time);
   return summary;
 }
 

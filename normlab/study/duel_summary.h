@@ -54,6 +54,7 @@ struct DuelSummary {
   std::optional<double> stolen_s;         // processor time that others got during the rounds
   size_t stolen_rounds = 0;               // rounds with any
   std::optional<double> least_mhz, most_mhz;
+  std::optional<double> busy_cpus;       // with other programs, when it started
   std::optional<double> seconds_needed;  // about so many for a verdict, or for the precision, if it was cut
 
   size_t rounds() const { return batches * rounds_per_batch; }

@@ -150,8 +150,8 @@ TEST(DuelSummaryTest, DisturbancesAreCountedAndTold) {
   EXPECT_NEAR(*summary.stolen_s, 0.01 * static_cast<double>(summary.rounds()), 1e-9);
   EXPECT_EQ(*summary.least_mhz, 2500);
   const std::string text = DuelMethod(summary, 10000);
-  for (const char* part :
-       {"took a processor away in", "others on the hardware got", "2,500 to 2,500 MHz", "All of them count"})
+  for (const char* part : {"took a processor away in", "others on the hardware got",
+                           "processors ran at 2,500 MHz", "All of them count"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
   const DuelSummary silent = Summarize(FakeDuel({"a", "b"}, {.noise = 0.01}));
   EXPECT_FALSE(silent.stolen_s);
@@ -186,6 +186,29 @@ TEST(DuelSummaryTest, BrokenRecordsAreRefusedByName) {
   refuse([](Json& json) { json["variants"][0]["block_s"][0] = 0; });
   refuse([](Json& json) { json["variants"][0]["interrupted_rounds"] = {99999}; });
   refuse([](Json& json) { json = 3; });
+  // What reads well and cannot be.
+  refuse([](Json& json) { json["pilot"]["sd"] = "nan"; });
+  refuse([](Json& json) { json["steps_per_block"] = 0; });
+  refuse([](Json& json) { json["settings"]["batches"] = 0; });
+  refuse([](Json& json) { json["settings"]["half_width"] = 0; });
+  refuse([](Json& json) { json["variants"][0]["tokens_per_step"] = 0; });
+  refuse([](Json& json) { json["orders"][0] = Json::array(); });
+  refuse([](Json& json) { json["baseline"] = "x"; });
+  Json newer = good;
+  newer["schema_version"] = DuelRecord::kSchemaVersion + 1;
+  EXPECT_THROW(DuelRecordFromJson(newer, "there/duel.json"), NewerDuel);
+}
+
+TEST(DuelSummaryTest, WhereThePrecisionIsReachedNothingMoreIsAskedFor) {
+  DuelRecord record = FakeDuel({"a", "b"}, {.noise = 0.01}, {.seconds = 20});
+  record.result.plan.cut = true;  // the pilot had been noisier than what followed
+  ASSERT_TRUE(Summarize(record).half_width);
+  const double reached = std::log1p(*Summarize(record).half_width);
+  record.settings.half_width = 1.1 * reached;
+  EXPECT_FALSE(Summarize(record).seconds_needed);
+  EXPECT_EQ(DuelMethod(Summarize(record)).find("would do"), std::string::npos);
+  record.settings.half_width = reached / 4;  // 16 times the time, whatever the pilot had promised
+  EXPECT_GT(*Summarize(record).seconds_needed, 16 * (20 - record.result.pilot.spent_s));
 }
 
 TEST(DuelSummaryTest, TextSaysEveryIntervalsLevelWithin80Columns) {

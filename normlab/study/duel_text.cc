@@ -5,13 +5,14 @@
 #include "normlab/base/progress.h"
 #include "normlab/base/text.h"
 #include "normlab/study/text_table.h"
+#include "normlab/study/wording.h"
 
 namespace normlab {
 namespace {
 
 constexpr const char* kNothing = "-";
 
-std::string Percent(double fraction) { return fmt::format("{:.2g}%", 100 * fraction); }
+constexpr double kBusy = 0.25;  // CPUs of other programs that are worth a word
 
 std::string Milliseconds(double seconds) {
   const double ms = 1e3 * seconds;
@@ -51,7 +52,7 @@ std::string RatioTable(const DuelSummary& summary, size_t columns) {
     table.AddRow({Printable(variant.name), time && time->ratio ? Ratio(*time->ratio) : kNothing,
                   time && time->ci_low ? fmt::format("{} to {}", Ratio(*time->ci_low), Ratio(*time->ci_high))
                                        : kNothing,
-                  variant.half_width ? Percent(*variant.half_width) : kNothing,
+                  variant.half_width ? FormatPercent(*variant.half_width) : kNothing,
                   std::string(time ? Word(time->verdict) : "baseline")});
   }
   return table.Render(columns);
@@ -81,9 +82,14 @@ std::string Disturbances(const DuelSummary& summary) {
     text += fmt::format("; others on the hardware got {} of processor time, in {}",
                         FormatDuration(*summary.stolen_s), Counted(summary.stolen_rounds, "round"));
   if (summary.least_mhz)
-    text += fmt::format("; processors ran at {} to {} MHz", Rounded(*summary.least_mhz),
-                        Rounded(*summary.most_mhz));
-  return text + ". All of them count.";
+    text += *summary.least_mhz == *summary.most_mhz
+                ? fmt::format("; processors ran at {} MHz", Rounded(*summary.most_mhz))
+                : fmt::format("; processors ran at {} to {} MHz", Rounded(*summary.least_mhz),
+                              Rounded(*summary.most_mhz));
+  text += ". All of them count.";
+  if (summary.busy_cpus && *summary.busy_cpus >= kBusy)
+    text += fmt::format(" Other programs kept {:.1f} CPUs busy as the duel began.", *summary.busy_cpus);
+  return text;
 }
 
 std::string Groups(const DuelSummary& summary) {
@@ -136,18 +142,18 @@ std::string DuelMethod(const DuelSummary& summary, size_t columns) {
       "log ratios had a standard deviation of {}).",
       summary.batches, summary.batches == 1 ? "" : "es", Counted(summary.rounds_per_batch, "round"),
       Counted(static_cast<size_t>(summary.steps_per_block), "step"), Counted(summary.pilot_rounds, "round"),
-      Percent(summary.pilot.sd));
+      FormatPercent(summary.pilot.sd));
   if (summary.half_width)
     text += fmt::format(" Precision reached: {}, asked for: {} (half a width of the interval).",
-                        Percent(*summary.half_width), Percent(std::expm1(summary.settings.half_width)));
+                        FormatPercent(*summary.half_width),
+                        FormatPercent(std::expm1(summary.settings.half_width)));
   if (summary.autocorrelation)
     text += fmt::format(" Autocorrelation of successive rounds: {:.2f}.", *summary.autocorrelation);
-  if (summary.cut) {
-    text += " There was no time for as many rounds as the precision asks for.";
-    if (summary.seconds_needed)
-      text += fmt::format(" About {} would do for {}.", FormatDuration(*summary.seconds_needed),
-                          summary.batches < stats::kFewestJudgedBatches ? "a verdict" : "it");
-  }
+  if (summary.cut && summary.seconds_needed)
+    text += fmt::format(
+        " There was no time for as many rounds as the precision asks for. About {} would do for {}.",
+        FormatDuration(*summary.seconds_needed),
+        summary.batches < stats::kFewestJudgedBatches ? "a verdict" : "it");
   return Wrap(text, columns) + Wrap(Disturbances(summary) + Groups(summary), columns);
 }
 

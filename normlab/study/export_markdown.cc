@@ -51,8 +51,8 @@ std::string ResultsMarkdown(const StudyResults& results) {
   for (const std::string& paragraph : Method(results)) text += Escaped(paragraph) + "\n\n";
   const Machine& machine = results.machine.value_or(results.plan.machine);
   return text +
-         Escaped(fmt::format("Machine: {}, {}, {}; {}.", machine.cpu, machine.isa,
-                             Counted(machine.threads, "thread"), machine.build)) +
+         Escaped(fmt::format("Machine: {}, {}, {}; {}.", machine.cpu, machine.isa, ThreadsText(machine),
+                             machine.build)) +
          "\n";
 }
 

@@ -20,11 +20,8 @@ std::string Header(const StudyResults& results, size_t columns) {
       line("study", fmt::format("{}: {} x {}; {}", Varied(plan), Counted(plan.variants.size(), "variant"),
                                 Counted(plan.seeds.size(), "seed"), StepsText(plan)));
   text += line("data", DataText(plan));
-  text +=
-      line("machine",
-           fmt::format("{}, {}, {}{}{}", machine.cpu, machine.isa, Counted(machine.threads, "thread"),
-                       machine.jobs > 1 ? fmt::format(" for each of {} cells at a time", machine.jobs) : "",
-                       results.machines_differ ? " (the first cell's; others differ)" : ""));
+  text += line("machine", fmt::format("{}, {}, {}{}", machine.cpu, machine.isa, ThreadsText(machine),
+                                      results.machines_differ ? " (the first cell's; others differ)" : ""));
   text += line("seeds", SeedsText(plan));
   text += line("cells", CountsText(results.counts));
   return text;
@@ -157,13 +154,6 @@ std::string AboutAa(const StudyPlan& plan, size_t columns) {
       columns);
 }
 
-int MostJobs(const StudyResults& results) {
-  int most = 1;
-  for (const Cell& cell : results.cells)
-    if (IsFinished(cell.status)) most = std::max(most, cell.record->machine.jobs);
-  return most;
-}
-
 std::string Problems(const StudyResults& results, size_t columns) {
   std::string text;
   for (const Cell& cell : results.cells) {
@@ -209,10 +199,7 @@ std::string ResultsText(const StudyResults& results, size_t columns) {
   }
   return text + Wrap(fmt::format("Speed is not judged without a duel (--duel): whole runs {}, and the "
                                  "machine's speed may have drifted meanwhile. {}",
-                                 MostJobs(results) > 1 ? fmt::format("shared the machine, up to {} at a time",
-                                                                     MostJobs(results))
-                                                       : "follow one another",
-                                 kMemory),
+                                 HowRunsShared(results), kMemory),
                      columns);
 }
 

@@ -35,15 +35,14 @@ bool StaysInName(char c) {
       what, folder, key, there, here, folder);
 }
 
-// Every cell of the plan by its record; `look` adds to it what else is known of it and its folder.
-std::vector<Cell> CellsByRecord(const fs::path& folder, const StudyPlan& plan,
-                                const std::function<void(Cell&, const fs::path& run)>& look) {
+// Every cell of the plan, with what `look` finds in its folder.
+std::vector<Cell> CellsOf(const fs::path& folder, const StudyPlan& plan,
+                          const std::function<void(Cell&, const fs::path& run)>& look) {
   std::vector<Cell> cells;
   for (const GridCell& place : CellOrder(plan.variants.size(), plan.seeds.size())) {
     Cell cell{.variant = place.variant, .seed = place.seed, .reason = "not run yet"};
     const fs::path run =
         folder / CellFolder(plan.variants[place.variant].variant.name, plan.Seed(place.variant, place.seed));
-    if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
     look(cell, run);
     cells.push_back(std::move(cell));
   }
@@ -154,7 +153,8 @@ void TakeRecord(Cell& cell, RunRecord record) {
 }
 
 std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
-  return CellsByRecord(folder, plan, [](Cell& cell, const fs::path& run) {
+  return CellsOf(folder, plan, [](Cell& cell, const fs::path& run) {
+    if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
     if (IsFinished(cell.status)) return;
     cell.resume_from = LatestCheckpoint(run, [&](const std::string& note) { cell.notes.push_back(note); });
     if (cell.resume_from) cell.resumable = ReadCheckpointState(*cell.resume_from).record;
@@ -163,7 +163,16 @@ std::vector<Cell> ReadCells(const fs::path& folder, const StudyPlan& plan) {
 
 std::vector<Cell> CellsAsTheyStand(const fs::path& folder, const StudyPlan& plan) {
   const auto failures = ToldFailures(folder);
-  return CellsByRecord(folder, plan, [&](Cell& cell, const fs::path&) {
+  return CellsOf(folder, plan, [&](Cell& cell, const fs::path& run) {
+    try {
+      if (auto record = ReadRunRecord(run)) TakeRecord(cell, std::move(*record));
+      RequireComparable(cell, plan, nullptr, folder.string());
+    } catch (const Error& error) {  // the others can be shown
+      cell.record.reset();
+      cell.status = CellStatus::kFailed;
+      cell.reason = error.what();
+      return;
+    }
     if (cell.record) return;
     const auto failure =
         failures.find({plan.variants[cell.variant].variant.name, plan.Seed(cell.variant, cell.seed)});

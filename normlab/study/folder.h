@@ -52,7 +52,8 @@ void TakeRecord(Cell& cell, RunRecord record);
 std::vector<Cell> ReadCells(const std::filesystem::path& folder, const StudyPlan& plan);
 
 // The same for who only looks, while somebody may be at work: by the records alone, for checkpoints come and
-// go. What failed before it could leave a record is known from results.json.
+// go. What failed before it could leave a record is known from results.json; a cell whose record cannot be
+// read or is of another study counts as failed.
 std::vector<Cell> CellsAsTheyStand(const std::filesystem::path& folder, const StudyPlan& plan);
 
 // Throws Error where a cell that is finished, or would go on from a checkpoint, was not made with the plan's

@@ -79,6 +79,32 @@ TEST(FolderTest, ACellWithoutItsWeightsHasFailed) {
   EXPECT_EQ(cell.reason, record.error);
 }
 
+TEST(FolderTest, WhoOnlyLooksSeesTheOtherCellsBesideOneThatCannotBeRead) {
+  const testing::TempFolder folder;
+  const StudyPlan plan = MakePlan(FakeRequest("layernorm,rmsnorm", {1, 2}));
+  const auto leave = [&](size_t place, size_t variant) {
+    const std::filesystem::path run = folder.path() / CellFolder(plan.variants[place].variant.name, 1);
+    std::filesystem::create_directories(run);
+    Leave({.folder = run}, FakeRecord(CellConfig(plan.variants[variant].variant, 1), 3));
+  };
+  const auto cell = [&](size_t variant) {
+    for (const Cell& one : CellsAsTheyStand(folder.path(), plan))
+      if (one.variant == variant && one.seed == 0) return one;
+    return Cell{};
+  };
+  leave(0, 0);
+  leave(1, 0);  // a run of the other variant
+  EXPECT_EQ(cell(0).status, CellStatus::kDone);
+  EXPECT_EQ(cell(1).status, CellStatus::kFailed);
+  EXPECT_NE(cell(1).reason.find("norm_type"), std::string::npos) << cell(1).reason;
+  WriteFileAtomic(folder.path() / CellFolder(plan.variants[1].variant.name, 1) / "run.json", "{");
+  EXPECT_EQ(cell(0).status, CellStatus::kDone);
+  EXPECT_EQ(cell(1).status, CellStatus::kFailed);
+  EXPECT_NE(cell(1).reason.find("run.json"), std::string::npos) << cell(1).reason;
+  leave(1, 1);
+  EXPECT_EQ(cell(1).status, CellStatus::kDone);
+}
+
 TEST(FolderTest, MajorMinorOfABuild) {
   EXPECT_EQ(MajorMinor("normlab 0.1.0, GNU 12.2.0, Release"), "normlab 0.1");
   EXPECT_EQ(MajorMinor("normlab 12.34.5"), "normlab 12.34");

@@ -189,8 +189,8 @@ class Sentence {
     };
     const MetricComparison& slowest = **std::ranges::max_element(planned, {}, most);
     SayPlain(
-        "whether the test loss of {} {} from that of {} is undecided ({} would decide in 80% of studies)",
-        Names(planned), planned.size() > 1 ? "differ" : "differs", base_,
+        "whether the test loss{} of {} {} from that of {} is undecided ({} would decide in 80% of studies)",
+        planned.size() > 1 ? "es" : "", Names(planned), planned.size() > 1 ? "differ" : "differs", base_,
         stats::SeedsThatDecide(slowest.result, slowest.rule));
   }
 
@@ -270,23 +270,28 @@ std::string Sentences(const StudyResults& results, Metric metric) {
   return text;
 }
 
+std::string ExploratoryLabel(const StudyPlan& plan) {
+  if (plan.look() <= plan.looks) return "";
+  return fmt::format("Exploratory (look {}, where {} {} declared): ", plan.look(), plan.looks,
+                     plan.looks == 1 ? "was" : "were");
+}
+
 }  // namespace
 
 std::string LossHeadline(const StudyResults& results) {
   const std::string text = Sentences(results, Metric::kTestLoss);
   if (text.empty()) return "";
-  const StudyPlan& plan = results.plan;
-  std::string label;
-  if (plan.look() > plan.looks)
-    label = fmt::format("Exploratory (look {}, where {} {} declared): ", plan.look(), plan.looks,
-                        plan.looks == 1 ? "was" : "were");
+  std::string label = ExploratoryLabel(results.plan);
   if (!results.counts.complete())
     label += fmt::format("Interim, {} of {} runs have ended, and not yet the verdict of this study: ",
                          results.counts.done + results.counts.diverged, results.counts.planned);
   return label + text;
 }
 
-std::string SpeedHeadline(const StudyResults& results) { return Sentences(results, Metric::kTime); }
+std::string SpeedHeadline(const StudyResults& results) {
+  const std::string text = Sentences(results, Metric::kTime);
+  return text.empty() ? "" : ExploratoryLabel(results.plan) + text;
+}
 
 std::string Headline(const StudyResults& results) {
   const std::string loss = LossHeadline(results), speed = SpeedHeadline(results);

@@ -86,7 +86,7 @@ SpikeSummary SummarizeSpikes(const std::vector<Cell>& cells, size_t variant) {
 std::optional<double> MedianMeanShare(const std::vector<Cell>& cells, size_t variant) {
   std::vector<double> shares;
   for (const Cell& cell : cells)
-    if (cell.variant == variant && IsFinished(cell.status)) AppendShares(*cell.record, shares);
+    if (cell.variant == variant && cell.status == CellStatus::kDone) AppendShares(*cell.record, shares);
   return MedianOf(shares);
 }
 

@@ -38,7 +38,7 @@ struct Fake {
       record.inside = Summary({0.01, 0.03, nullptr});
       if (place.variant == 1) {
         record = place.seed == 1 ? FakeDivergence(config) : record;
-        record.inside = Summary({0.5});
+        record.inside = Summary({place.seed == 1 ? 0.9 : 0.5});  // the end of a run that diverged is no end
         record.spikes = {Spike(103, 9),
                          Spike(200, place.seed == 1 ? std::nullopt : std::optional<int64_t>(4))};
       }

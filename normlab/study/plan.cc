@@ -1,6 +1,7 @@
 #include "normlab/study/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "normlab/base/error.h"
 #include "normlab/base/nearest.h"
@@ -267,19 +268,28 @@ StudyPlan StudyPlanFromJson(const Json& json, std::string_view source) {
     if (version != StudyPlan::kSchemaVersion)
       Fail("it has schema version {}; this normlab reads version {}{}", version, StudyPlan::kSchemaVersion,
            version > StudyPlan::kSchemaVersion ? ": a newer normlab wrote it, which can go on with it" : "");
-    StudyPlan plan{.varied_keys = json.at("varied_keys").get<std::vector<std::string>>(),
-                   .seeds = json.at("seeds").get<std::vector<uint64_t>>(),
-                   .baseline = json.at("baseline").get<std::string>(),
-                   .within = json.value("within", std::vector<std::string>()),
-                   .aa = json.value("aa", false),
-                   .alpha = NumberFromJson(json.at("alpha"), "alpha"),
-                   .margin_nats = NumberFromJson(json.at("margin_nats"), "margin_nats"),
-                   .speed_margin = NumberFromJson(json.at("speed_margin"), "speed_margin"),
-                   .looks = json.at("looks").get<int>(),
-                   .data = json.at("data"),
-                   .machine = MachineFromJson(json.at("machine"))};
+    StudyPlan plan;
+    plan.varied_keys = json.at("varied_keys").get<std::vector<std::string>>();
+    plan.seeds = json.at("seeds").get<std::vector<uint64_t>>();
+    plan.baseline = json.at("baseline").get<std::string>();
+    plan.within = json.value("within", std::vector<std::string>());
+    plan.aa = json.value("aa", false);
+    plan.alpha = NumberFromJson(json.at("alpha"), "alpha");
+    plan.margin_nats = NumberFromJson(json.at("margin_nats"), "margin_nats");
+    plan.speed_margin = NumberFromJson(json.at("speed_margin"), "speed_margin");
+    plan.looks = json.at("looks").get<int>();
+    plan.data = json.at("data");
+    plan.machine = MachineFromJson(json.at("machine"));
+    if (!(plan.alpha > 0 && plan.alpha < 1)) Fail("alpha is {}", plan.alpha);
+    if (!(plan.margin_nats >= 0) || !(plan.speed_margin >= 0)) Fail("a margin is below 0, or no number");
+    if (plan.looks < 1) Fail("looks is {}", plan.looks);
+    if (!plan.data.is_object()) Fail("data is no object");
+    if (std::set(plan.seeds.begin(), plan.seeds.end()).size() != plan.seeds.size())
+      Fail("a seed stands twice");
     for (const Json& entry : json.at("variants")) {
-      PlannedVariant planned{.norm_implementation = entry.at("norm_implementation").get<std::string>()};
+      // Not in braces: what throws there makes GCC 12 destroy the members that were left out twice.
+      PlannedVariant planned;
+      planned.norm_implementation = entry.at("norm_implementation").get<std::string>();
       planned.variant.name = entry.at("name").get<std::string>();
       planned.variant.varied = entry.at("varied");
       planned.variant.parameters = entry.at("parameters").get<int64_t>();

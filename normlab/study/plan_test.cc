@@ -48,6 +48,46 @@ std::vector<Cell> CellsOf(const StudyPlan& plan, auto&& loss) {
   return cells;
 }
 
+TEST(PlanTest, ARecordWithADamagedKeyIsRefusedAndHarmsNothing) {
+  const Json good = ToJson(MakePlan(FakeRequest("layernorm,rmsnorm", {1, 2})));
+  const auto read = [](const Json& json) { return StudyPlanFromJson(json, "study.json"); };
+  read(good);
+  const auto damage = [&](const Json::json_pointer& parent) {
+    for (const auto& [key, value] : good.at(parent).items()) {
+      SCOPED_TRACE(key);
+      Json without = good;
+      without[parent].erase(key);
+      const std::set<std::string> optional = {"within", "aa", "order"};  // `order` is for readers
+      if (!optional.contains(key) && !(parent.to_string() == "/variants/0" && key == "seeds")) {
+        EXPECT_THROW(read(without), Error);
+      }
+      for (const Json& other : {Json(-1), Json("nan"), Json::array({"x", 1})}) {
+        Json wrong = good;
+        wrong[parent][key] = other;
+        try {
+          read(wrong);
+        } catch (const Error&) {
+        }
+      }
+    }
+  };
+  damage(Json::json_pointer("/variants/0"));
+  damage(Json::json_pointer(""));
+  damage(Json::json_pointer("/history/0"));
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{{"alpha", 0},
+                                                                                      {"alpha", 2},
+                                                                                      {"alpha", "nan"},
+                                                                                      {"margin_nats", -1},
+                                                                                      {"speed_margin", "nan"},
+                                                                                      {"looks", 0},
+                                                                                      {"data", nullptr},
+                                                                                      {"seeds", {1, 1, 2}}}) {
+    Json wrong = good;
+    wrong[key] = value;
+    EXPECT_THROW(read(wrong), Error) << key;
+  }
+}
+
 TEST(WithinTest, AVariantIsComparedWithTheBaselineOfItsGroup) {
   StudyRequest request = GridRequest();
   request.within = {"learning_rate"};

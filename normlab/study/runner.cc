@@ -62,6 +62,8 @@ Study::Study(fs::path folder, const StudyRequest& request, const std::function<v
   if (!waiting_.empty()) ask();
   try {
     duel_ = ReadDuel(folder_);
+  } catch (const NewerDuel&) {
+    throw;
   } catch (const Error& error) {
     duel_problem_ = error.what();  // it can be run again
   }
@@ -111,11 +113,6 @@ void Study::WriteResults() {
 void WriteTables(const StudyResults& results, const fs::path& folder) {
   WriteFileAtomic(folder / "results.json", DumpJson(ResultsJson(results), 2) + "\n");
   WriteFileAtomic(folder / "results.csv", ResultsCsv(results));
-}
-
-void WriteResults(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {
-  WriteTables(results, folder);
-  WriteReport(results, folder, live);
 }
 
 }  // namespace normlab

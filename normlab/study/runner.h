@@ -120,10 +120,7 @@ class Study {
   std::vector<size_t> waiting_;  // cells to run, in order; the first is next
 };
 
-// The files of a study's results: results.json and results.csv; and report.html too. `live`: cells are still
-// running.
+// results.json and results.csv.
 void WriteTables(const StudyResults& results, const std::filesystem::path& folder);
-void WriteResults(const StudyResults& results, const std::filesystem::path& folder,
-                  const std::optional<Live>& live = {});
 
 }  // namespace normlab

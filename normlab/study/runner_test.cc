@@ -242,13 +242,10 @@ TEST_F(RunnerTest, ResultsAreTrueAfterEveryCell) {
   EXPECT_EQ(done, (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST_F(RunnerTest, APageThatCannotBeWrittenIsToldOnceAndLosesNoResult) {
-  std::vector<std::string> notes;
+TEST_F(RunnerTest, APageThatCannotBeWrittenIsToldAndLosesNoResult) {
   Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
   fs::create_directories(Out() / "report.html/in_the_way");
-  study.Run(cells_.Runner(), {.on_note = [&](const std::string& note) { notes.push_back(note); }});
-  ASSERT_EQ(notes.size(), 1u);
-  ExpectContains(notes.front(), {"report.html"});
+  EXPECT_TRUE(study.Run(cells_.Runner(), {}));
   ExpectContains(study.page_problem(), {"report.html"});
   EXPECT_EQ(Read("results.json")["study"]["counts"]["done"], 4);
   EXPECT_TRUE(fs::exists(Out() / "results.csv"));
@@ -257,6 +254,16 @@ TEST_F(RunnerTest, APageThatCannotBeWrittenIsToldOnceAndLosesNoResult) {
   study.WriteResults();
   EXPECT_EQ(study.page_problem(), "");
   EXPECT_TRUE(fs::is_regular_file(Out() / "report.html"));
+}
+
+TEST_F(RunnerTest, TablesThatCannotBeWrittenMeanwhileAreToldOnce) {
+  std::vector<std::string> notes;
+  Study study(Out(), FakeRequest("layernorm,rmsnorm", {1, 2}));
+  fs::create_directories(Out() / "results.csv/in_the_way");
+  const StudyCallbacks callbacks{.on_note = [&](const std::string& note) { notes.push_back(note); }};
+  EXPECT_THROW(study.Run(cells_.Runner(), callbacks), Error);
+  ASSERT_EQ(notes.size(), 1u);
+  ExpectContains(notes.front(), {"results.csv"});
 }
 
 TEST_F(RunnerTest, AnUnknownBaselineWritesNothing) {

@@ -170,9 +170,10 @@ void Study::Session::Finish(const Place& place, const std::string& error, std::o
     queue_.push_back({place.index, next});
   }
   if (callbacks_.on_cell_end) callbacks_.on_cell_end(cell, study_.plan_, attempt);
+  const StudyResults results = study_.Results();
+  page_.Update(Progress(), [&] { return results; });
   try {
-    // The last write, after all have ended, says no more that the study runs.
-    normlab::WriteResults(study_.Results(), study_.folder_, page_.StateOf(Progress()));
+    WriteTables(results, study_.folder_);
   } catch (const Error& write_error) {
     // The cells themselves are safe. What goes on is told once.
     if (write_problem_ != write_error.what()) Note(write_error.what());

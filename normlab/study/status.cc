@@ -8,6 +8,7 @@
 #include "normlab/base/text.h"
 #include "normlab/study/export.h"
 #include "normlab/study/remaining.h"
+#include "normlab/study/study_duel.h"
 #include "normlab/train/checkpoint.h"
 #include "normlab/train/run_folder.h"
 
@@ -126,6 +127,7 @@ StudyStatus ReadStatus(const fs::path& folder) {
     }
   }
   status.counts = CountCells(status.cells);
+  status.has_duel = KindOf(folder / kDuelFile) != PathKind::kNothing;
   ForetellRest(status);
   return status;
 }
@@ -137,6 +139,7 @@ Json StatusJson(const StudyStatus& status) {
   json["complete"] = status.counts.complete();
   json["counts"] = ToJson(status.counts);
   json["running"] = status.at_work.size();
+  json["has_duel"] = status.has_duel;
   json["jobs"] = status.at_work.empty() ? Json() : Json(status.jobs);
   json["remaining_s"] = ToJson(status.remaining_s);
   json["owner"] = nullptr;
@@ -195,6 +198,11 @@ std::string StatusText(const StudyStatus& status, size_t columns) {
         columns, "  ", "    ");
   }
   if (untouched > 0) text += fmt::format("  {}: not run yet\n", Counted(untouched, "cell"));
+  if (status.counts.complete() && !status.has_duel && status.AnyoneAtWork())
+    text += "All cells have ended; a speed duel may be running.\n";
+  if (status.counts.complete() && !status.has_duel && !status.AnyoneAtWork())
+    text += Wrap("There is no speed duel yet; the command that began it runs one, unless it has --duel 0.",
+                 columns);
   if (!status.counts.complete() && !status.AnyoneAtWork())
     text += Wrap("The command that began it runs what failed or is missing, and nothing else.", columns);
   return text;

@@ -30,6 +30,7 @@ struct StudyStatus {
   StudyPlan plan;
   std::vector<Cell> cells;  // in their order of running
   Counts counts;
+  bool has_duel = false;          // what speed is judged by
   std::optional<LockState> lock;  // who works in it, or was killed in it
   std::vector<CellAtWork> at_work;
   int jobs = 1;                       // cells at the same time

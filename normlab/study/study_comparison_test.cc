@@ -56,7 +56,7 @@ TEST(StudyComparisonTest, PairedNumbersComeThroughTheWholeChain) {
   EXPECT_NEAR(*loss.result.sign_flip_p, 0.0625, 1e-12);
   EXPECT_EQ(loss.result.verdict, stats::Verdict::kWorse);
   EXPECT_NE(loss.explanation.find("paired by seed, n = 5"), std::string::npos);
-  EXPECT_TRUE(results.AnyWorse());
+  EXPECT_FALSE(results.Worse().empty());
 
   const Json json = ResultsJson(results);
   EXPECT_EQ(json["comparisons"][0]["verdict"], "worse");
@@ -90,7 +90,7 @@ TEST(StudyComparisonTest, OneSeedGivesNoVerdict) {
   EXPECT_EQ(results.Find(1, Metric::kTestLoss)->result.verdict, stats::Verdict::kNone);
   EXPECT_TRUE(ResultsJson(results)["comparisons"][0]["verdict"].is_null());
   EXPECT_TRUE(ResultsJson(results)["comparisons"][0]["ci_low"].is_null());
-  EXPECT_FALSE(results.AnyWorse());
+  EXPECT_TRUE(results.Worse().empty());
   EXPECT_FALSE(results.variants[0].test_loss_sd);
 }
 
@@ -119,7 +119,7 @@ TEST(StudyComparisonTest, AVariantThatAlwaysDivergesIsNamedSo) {
   const StudyResults results = Evaluate(plan, MakeCells(plan, loss));
   EXPECT_EQ(results.Find(1, Metric::kTestLoss)->result.verdict, stats::Verdict::kDiverged);
   EXPECT_FALSE(results.variants[1].test_loss);
-  EXPECT_TRUE(results.AnyWorse());
+  EXPECT_FALSE(results.Worse().empty());
 }
 
 TEST(StudyComparisonTest, AGateDoesNotPassAVariantThatDivergedThoughOneSeedGivesNoVerdict) {
@@ -131,7 +131,7 @@ TEST(StudyComparisonTest, AGateDoesNotPassAVariantThatDivergedThoughOneSeedGives
   };
   const StudyResults results = Evaluate(plan, MakeCells(plan, loss));
   EXPECT_EQ(results.Find(1, Metric::kTestLoss)->result.verdict, stats::Verdict::kNone);
-  EXPECT_TRUE(results.AnyWorse());
+  EXPECT_FALSE(results.Worse().empty());
 }
 
 // Times are judged by a duel: study_duel_test.cc.
@@ -225,7 +225,7 @@ TEST(StudyComparisonTest, AVariantIsSlowerWhereItsTimeIsWorse) {
     plan.speed_margin = margin;
     const DuelRecord duel =
         test::FakeDuelOf(plan, {.seconds = {0.02, ratio * 0.02}, .noise = 0.001, .autocorrelation = 0.2});
-    return Evaluate(plan, MakeCells(plan, OracleLoss), &duel).AnySlower();
+    return !Evaluate(plan, MakeCells(plan, OracleLoss), &duel).Slower().empty();
   };
   EXPECT_TRUE(slower(1.005, 0.002));
   EXPECT_FALSE(slower(1.005, 0.01));

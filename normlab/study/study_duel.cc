@@ -6,6 +6,7 @@
 #include "normlab/base/error.h"
 #include "normlab/base/files.h"
 #include "normlab/base/progress.h"
+#include "normlab/stats/batch_verdict.h"
 #include "normlab/study/duel_summary.h"
 
 namespace normlab {
@@ -14,6 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kShareOfCells = 0.2;
+
+// True where a longer duel is asked for than the one that is there, which ended early.
+bool HadLess(const DuelRecord& duel, const std::optional<double>& asked_s) {
+  return asked_s && duel.result.plan.cut && duel.settings.seconds && *asked_s > *duel.settings.seconds;
+}
 
 // Times of one may stand for the other. How threads wait is chosen anew at each start, by how busy the
 // machine is then, and makes no other machine.
@@ -69,16 +75,26 @@ bool Covers(const DuelRecord& duel, const StudyPlan& plan) {
 
 std::string WhyDuel(const std::optional<DuelRecord>& duel, const StudyPlan& plan, const Machine& machine,
                     const std::optional<double>& asked_s) {
-  if (!duel) return "there is none yet";
+  if (!duel) return "the study has no duel yet";
   if (!Covers(*duel, plan)) return "the one that is there has other variants, or was cut off";
   if (duel->rule.look != plan.look()) return "the study has been extended since the last one";
   if (!SameMachine(duel->machine, machine))
     return fmt::format("the one that is there ran on {} with {} threads", duel->machine.cpu,
                        duel->machine.threads);
-  if (asked_s && duel->result.plan.cut && duel->settings.seconds && *asked_s > *duel->settings.seconds)
-    return fmt::format("the one that is there had {} and was cut short",
+  const bool judged = duel->result.batches >= stats::kFewestJudgedBatches;
+  if (!judged && HadLess(*duel, asked_s))
+    return fmt::format("the one that is there had {}, too few for a verdict",
                        FormatDuration(*duel->settings.seconds));
   return "";
+}
+
+std::optional<std::string> WhyNoLongerDuel(const DuelRecord& duel, const std::optional<double>& asked_s) {
+  if (!HadLess(duel, asked_s)) return std::nullopt;
+  return fmt::format(
+      "the study has its duel, of {}, and the verdicts from it stand: a longer one, after these were seen, "
+      "would "
+      "be a second chance for them; `normlab duel` runs one that stands for itself",
+      FormatDuration(*duel.settings.seconds));
 }
 
 std::optional<DuelRecord> ReadDuel(const fs::path& folder) {

@@ -28,9 +28,13 @@ double DefaultDuelSeconds(const std::vector<Cell>& cells);
 bool Covers(const DuelRecord& duel, const StudyPlan& plan);
 
 // Why a duel is to run, for the user; empty where the one that is there stands. `asked_s`: the seconds that
-// the user names; more of them than a duel had that was cut short are a reason.
+// the user names; more of them than a duel had are a reason where it gave no verdict.
 std::string WhyDuel(const std::optional<DuelRecord>& duel, const StudyPlan& plan, const Machine& machine,
                     const std::optional<double>& asked_s);
+
+// Where the duel stands though more time is asked for: why, for the user. A duel that was seen may not decide
+// whether there is another.
+std::optional<std::string> WhyNoLongerDuel(const DuelRecord& duel, const std::optional<double>& asked_s);
 
 // Nothing where there is none. Throws Error where it cannot be read.
 std::optional<DuelRecord> ReadDuel(const std::filesystem::path& folder);

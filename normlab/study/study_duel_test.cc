@@ -131,7 +131,14 @@ TEST(StudyDuelTest, ADuelStandsUntilSomethingOfItChanges) {
   duel->settings.seconds = 10;
   EXPECT_EQ(Why(), "");
   EXPECT_EQ(Why(10), "");
-  EXPECT_NE(Why(60), "");  // it was cut short, and is given more
+  duel->result.batches = 6;
+  EXPECT_EQ(Why(60), "");  // it has been judged, and was seen
+  EXPECT_FALSE(WhyNoLongerDuel(*duel, {}));
+  EXPECT_FALSE(WhyNoLongerDuel(*duel, 10));
+  EXPECT_TRUE(WhyNoLongerDuel(*duel, 60));
+  duel->result.batches = 5;
+  EXPECT_NE(Why(60), "");  // it gave no verdict, and is given more
+  EXPECT_EQ(Why(10), "");
 }
 
 TEST(StudyDuelTest, AFifthOfTheCellsTimeIsTheDefault) {

@@ -13,6 +13,11 @@ std::string FormatSeconds(double value) {
   return fmt::format("{:.{}f}", value, value < 10 ? 3 : value < 1000 ? 2 : 0);
 }
 std::string FormatLoss(double value) { return fmt::format("{:.4f}", value); }
+std::string FormatPercent(double fraction) {
+  const double percent = 100 * fraction;
+  return std::abs(percent) < 99.5 ? fmt::format("{:.2g}%", percent) : Rounded(percent) + "%";
+}
+
 std::string FormatMebibytes(double value) { return fmt::format("{:.1f}", value / (1024 * 1024)); }
 std::string FormatPValue(double value) { return value < 0.0001 ? "<.0001" : fmt::format("{:.4f}", value); }
 
@@ -129,6 +134,18 @@ std::vector<std::string> AlsoDiffers(const StudyPlan& plan, size_t variant) {
       parts.push_back(fmt::format("{} {} instead of {}", difference.key, DumpJson(difference.asked),
                                   DumpJson(difference.recorded)));
   return parts;
+}
+
+std::string ThreadsText(const Machine& machine) {
+  return Counted(machine.threads, "thread") +
+         (machine.jobs > 1 ? fmt::format(" for each of {} cells at a time", machine.jobs) : "");
+}
+
+std::string HowRunsShared(const StudyResults& results) {
+  int most = 1;
+  for (const Cell& cell : results.cells)
+    if (IsFinished(cell.status)) most = std::max(most, cell.record->machine.jobs);
+  return most > 1 ? fmt::format("shared the machine, up to {} at a time", most) : "followed one another";
 }
 
 }  // namespace normlab

@@ -16,10 +16,11 @@ std::string OrNothing(const std::optional<double>& value, auto&& format) {
   return value ? std::string(format(*value)) : std::string(kNothing);
 }
 
-std::string FormatSeconds(double value);    // "8.837", "45.30", "1234"
-std::string FormatLoss(double value);       // "2.4799", nats
-std::string FormatMebibytes(double value);  // of bytes: "172.7"
-std::string FormatPValue(double value);     // "0.0340", "<.0001"
+std::string FormatSeconds(double value);     // "8.837", "45.30", "1234"
+std::string FormatLoss(double value);        // "2.4799", nats
+std::string FormatPercent(double fraction);  // "0.75%", "12%", "150%"
+std::string FormatMebibytes(double value);   // of bytes: "172.7"
+std::string FormatPValue(double value);      // "0.0340", "<.0001"
 // "+0.0027"; a difference that four decimals would show as nothing keeps its size: "-6e-08".
 std::string FormatLossDifference(double value);
 // A ratio as a change: "-2.39%"; from tenfold on as a factor, "x12.5".
@@ -37,6 +38,10 @@ std::string SeedsText(const StudyPlan& plan);     // "1 to 5", "1, 2, 7", or "1 
 std::string BaselineText(const StudyPlan& plan);  // "Baseline: a.", or what it is within each group
 std::string DataText(const StudyPlan& plan);      // "book.txt, 4,406,227 tokens (bytes)"
 std::string StepsText(const StudyPlan& plan);     // "60 steps of 4,096 tokens", of the baseline
+
+std::string ThreadsText(const Machine& machine);  // "2 threads", "1 thread for each of 2 cells at a time"
+// How whole runs stood in time, after "whole runs": "followed one another".
+std::string HowRunsShared(const StudyResults& results);
 
 // What differs between a variant and the baseline besides the varied keys: nobody should take it for their
 // effect. "24 parameters fewer (100, of them 10 in norms)", "norm_eps 1e-06 instead of 1e-05".

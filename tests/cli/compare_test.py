@@ -126,15 +126,24 @@ class Compare(program.Case):
         results = self.results()
         self.assertEqual(results["study"]["counts"]["diverged"], 3)
         self.assertEqual(results["comparisons"][0]["verdict"], "diverged")
-        self.assertEqual(self.run_program(*command, "--fail-if-worse").returncode, 3)
+        gated = self.run_program(*command, "--fail-if-worse")
+        self.assertEqual(gated.returncode, 3)
+        self.assertIn("--fail-if-worse: ended worse than the baseline: ", gated.stderr)
 
     # S-09
-    def test_gates_pass_what_is_not_shown_to_be_worse(self):
+    def test_a_gate_passes_what_is_not_shown_to_be_worse_and_nothing_that_was_not_judged(self):
         command = self.compare("--norms", "layernorm,handrolled_layernorm", "--seeds", "3", "--fail-if-worse")
         self.good(*command)
         self.assertIn(self.results()["comparisons"][0]["verdict"], ("equivalent", "identical"))
-        one = self.compare("--norms", "layernorm,no_norm", "--seeds", "1", "--fail-if-slower", out="one")
-        self.good(*one)  # one seed gives no verdict, and no verdict is no failure
+        self.refused(2, ["--fail-if-slower judges from the duel", "--duel 0"], *command, "--fail-if-slower")
+        norms = ("--norms", "layernorm,no_norm", "--seeds", "1")
+        for command, words in ((self.compare(*norms, "--fail-if-worse", out="one"), "more seeds"),
+                               (self.compare(*norms, "--fail-if-slower", "--duel", "0.001", out="two"), "--duel SECONDS")):
+            done = self.run_program(*command)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("could not be judged, for there is no verdict on no_norm", done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertIn("no_norm", done.stdout)  # the table is there all the same
 
     # S-19
     def test_a_margin_of_0_leaves_no_equivalence(self):

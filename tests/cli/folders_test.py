@@ -232,6 +232,14 @@ class Folders(program.Case):
         self.assertRegex(again.stderr, r"normlab: error: .* left no weights: .*File too large.*--out")
         self.assertIn("run: run.json, metrics.jsonl, inside.jsonl\n", again.stdout)
 
+    def test_a_duel_of_a_newer_normlab_is_not_written_over(self):
+        self.good(*self.study())
+        duel = self.folder / "study/duel.json"
+        duel.write_text('{"schema_version": 99, "more": 1}', encoding="ascii")
+        kept = self.tree()
+        self.refused(1, ["duel.json", "newer normlab"], *self.study())
+        self.assertEqual(self.tree(), kept)
+
     def test_a_cell_whose_weights_could_not_be_saved_runs_again(self):
         command = self.study("--save-models")
         done = self.run_program(*command, preexec_fn=small_files(20000))  # records fit, weights do not

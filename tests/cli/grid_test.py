@@ -152,7 +152,7 @@ class Grid(program.Case):
         self.assertIn("4 planned: 4 done", self.good("compare", "--status", "study").stdout)
 
     def test_status_refuses_what_it_would_ignore(self):
-        self.refused(1, ["nothing", "no study"], "compare", "--status", "nothing")
+        self.refused(1, ["no folder", "nothing", "compare"], "compare", "--status", "nothing")
         self.refused(2, ["--status", "--data"], "compare", "--status", "study", "--data", "text.txt")
         self.refused(2, ["--status", "--seeds"], "compare", "--status", "study", "--seeds", "3")
 

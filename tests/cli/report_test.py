@@ -78,6 +78,16 @@ class Report(program.Case):
         self.refused(2, ["\"htm\"", "\"html\""], "report", "study", "--format", "htm")
         self.refused(2, ["DIR is required"], "report")
 
+    def test_no_file_of_the_study_is_written_over(self):
+        self.good(*self.study())
+        before = self.tree()
+        (self.folder / "link").symlink_to("study/results.csv")
+        for out in ("study/study.json", "study/runs/rmsnorm/seed-1/run.json", "link"):
+            self.refused(1, ["file of the study itself", "another name"], "report", "study", "--out", out)
+        (self.folder / "link").unlink()
+        self.assertEqual(self.tree(), before)
+        self.good("report", "study", "--format", "html", "--out", "study/report.html")
+
 
 if __name__ == "__main__":
     program.main()

@@ -185,7 +185,7 @@ std::string Facts(const StudyResults& results) {
   };
   fact("Processor", machine.cpu + (results.machines_differ ? " (the first run's; others differ)" : ""));
   fact("Instructions", machine.isa);
-  fact("Threads", fmt::format("{} of {} CPUs", machine.threads, machine.cpus));
+  fact("Threads", fmt::format("{}, on {}", ThreadsText(machine), Counted(machine.cpus, "CPU")));
   fact("Thread runtime", machine.thread_runtime);
   fact("oneDNN", machine.onednn);
   fact("Build", machine.build);
@@ -208,8 +208,9 @@ std::string MethodHtml(const StudyResults& results) {
 std::string CommandHtml(const StudyPlan& plan, const std::string& folder) {
   const std::string command = ReproducingCommand(plan, folder);
   if (command.empty())
-    return "<p>The variants of this study are no grid that one command names; study.json in its folder holds "
-           "the configuration of each.</p>";
+    return "<p>No one command makes this study anew: its variants are no grid, or it is an A/A study that "
+           "was "
+           "extended. study.json in its folder holds the configuration and the seeds of each variant.</p>";
   return fmt::format(
       "<p>On a like machine and build this gives the same losses, bit for bit; times are measured anew. The "
       "data "
@@ -217,7 +218,7 @@ std::string CommandHtml(const StudyPlan& plan, const std::string& folder) {
       "id=\"command\">{}</code></pre>\n<p>This page again, from the folder of the study: <code>normlab "
       "report {} "
       "--format html</code></p>",
-      HtmlEscaped(command), TextHtml(folder));
+      HtmlEscaped(command), TextHtml(ShellQuoted(folder)));
 }
 
 }  // namespace

@@ -13,17 +13,6 @@
 namespace normlab {
 namespace {
 
-std::string Quoted(const std::string& text) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("_-./=,:+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 // The keys that must be set, the same for all, so that defaults and varied keys give the variants of the
 // plan; nothing where no such set exists.
 std::optional<Json> SharedKeys(const StudyPlan& plan) {
@@ -108,7 +97,7 @@ std::string ReproducingCommand(const StudyPlan& plan, const std::string& out) {
 
   std::string command = "normlab compare";
   const auto option = [&](const std::string& name, const std::string& value) {
-    command += fmt::format(" \\\n  {} {}", name, Quoted(value));
+    command += fmt::format(" \\\n  {} {}", name, ShellQuoted(value));
   };
   for (const Json& file : plan.data.value("files", Json::array()))
     option("--data", file.value("path", std::string("?")));
@@ -125,6 +114,7 @@ std::string ReproducingCommand(const StudyPlan& plan, const std::string& out) {
     option("--vary", key.key + "=" + values);
   }
 
+  if (plan.aa && plan.look() > 1) return "";  // each side got its seeds in steps
   const std::optional<Json> shared = SharedKeys(plan);
   if (!shared) return "";
   for (const auto& [key, value] : shared->items()) option("--set", key + "=" + DumpJson(value));
@@ -141,6 +131,17 @@ std::string ReproducingCommand(const StudyPlan& plan, const std::string& out) {
   option("--looks", fmt::format("{}", plan.looks));
   if (plan.machine.threads > 0) option("--threads", fmt::format("{}", plan.machine.threads));
   return command;
+}
+
+std::string ShellQuoted(const std::string& text) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_-./=,:+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace normlab

@@ -16,4 +16,7 @@ std::vector<std::string> Method(const StudyResults& results);
 // no grid of key values that one command can name.
 std::string ReproducingCommand(const StudyPlan& plan, const std::string& out);
 
+// A word for a POSIX shell: as it is where that is safe, else in quotes.
+std::string ShellQuoted(const std::string& text);
+
 }  // namespace normlab

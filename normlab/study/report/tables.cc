@@ -152,10 +152,10 @@ ReportTable WholeRunsTable(const StudyResults& results) {
                           Number(c.mean_variant, FormatSeconds), Number(c.mean_baseline, FormatSeconds),
                           Number(c.ratio, FormatChange), Number(static_cast<double>(c.n), Plain)});
   }
-  table.note =
-      "Means over n pairs of runs. They decide nothing: one run followed another, and the machine's speed "
-      "may "
-      "have drifted meanwhile.";
+  table.note = fmt::format(
+      "Means over n pairs of runs. They decide nothing: whole runs {}, and the machine's speed may have "
+      "drifted meanwhile.",
+      HowRunsShared(results));
   return table;
 }
 
@@ -186,7 +186,10 @@ ReportTable DuelTable(const StudyResults& results, const Json& duel) {
   table.note =
       "Time of a step over the baseline's; below 1: less time. Brackets of the ratio: " +
       IntervalName(results.plan) +
-      " of batch medians, simultaneous over the comparisons; brackets of the step: first and third quartile.";
+      " of batch medians, simultaneous over the comparisons; brackets of the step: first and third quartile. "
+      "tokens/s is that of the mean time of a step over the batches, so a few slow steps count there and not "
+      "in "
+      "the median.";
   if (const auto batches = NumberAt(duel, "batches"), rounds = NumberAt(duel, "rounds_per_batch");
       batches && rounds)
     table.note +=

@@ -25,7 +25,7 @@ StudyResults ReadStudy(const fs::path& folder) {
   for (Cell& cell : cells)
     if (cell.record && cell.record->status == RunStatus::kRunning)
       cell.reason = "running, or cut off while it ran";
-  return Evaluate(plan, std::move(cells), duel ? &*duel : nullptr);
+  return Evaluate(plan, cells, duel ? &*duel : nullptr);
 }
 
 std::string FolderPage(const StudyResults& results, const fs::path& folder, const std::optional<Live>& live) {

@@ -187,9 +187,8 @@ ReportTable DuelTable(const StudyResults& results, const Json& duel) {
       "Time of a step over the baseline's; below 1: less time. Brackets of the ratio: " +
       IntervalName(results.plan) +
       " of batch medians, simultaneous over the comparisons; brackets of the step: first and third quartile. "
-      "tokens/s is that of the mean time of a step over the batches, so a few slow steps count there and not "
-      "in "
-      "the median.";
+      "tokens/s follow from the geometric mean of the batches' medians, which need not be the median of all "
+      "blocks.";
   if (const auto batches = NumberAt(duel, "batches"), rounds = NumberAt(duel, "rounds_per_batch");
       batches && rounds)
     table.note +=

@@ -131,8 +131,7 @@ std::string DuelTables(const DuelSummary& summary, size_t columns) {
   }
   text += TimeTable(summary, columns);
   legend +=
-      "ms: median over all blocks, and quartiles. tokens/s: from the geometric mean of the batches' medians, "
-      "with a 95% interval for each "
+      "ms: median over all blocks, and quartiles. tokens/s: from the batches, with a 95% interval for each "
       "variant alone, by inverse times. MiB: memory of its arenas at the most.";
   return text + Wrap(legend, columns);
 }

@@ -147,7 +147,7 @@ class Folders(program.Case):
 
     # The lock of a study is in its own folder: a run in one of its cells would write beside `compare`, unseen.
     def test_train_keeps_out_of_the_cells_of_a_study(self):
-        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", "--checkpoint-every", "400", steps="6000")
+        command = self.compare("--norms", "layernorm,rmsnorm", "--seeds", "2", "--checkpoint-every", "100", steps="1500")
         running = subprocess.Popen([program.BINARY, *command], cwd=self.folder, env=self.environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         def begun():

@@ -1,5 +1,6 @@
 """Runs the real program on a tiny model and a tiny text. Used by the tests beside it; standard library alone."""
 
+import functools
 import os
 import pathlib
 import random
@@ -17,6 +18,7 @@ TINY = [
 ]
 
 
+@functools.cache
 def sanitized():
     """Whether the program was built with AddressSanitizer, which maps terabytes: limits of memory say nothing then."""
     return b"__asan_init" in pathlib.Path(BINARY or sys.argv[1]).read_bytes()
@@ -42,8 +44,9 @@ class Case(unittest.TestCase):
 
     def run_program(self, *arguments, preexec_fn=None, **extra):
         """The finished process: returncode, stdout, stderr. `preexec_fn` sets limits of the process."""
-        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(**extra), timeout=120,
-                              preexec_fn=preexec_fn, capture_output=True, text=True, check=False)
+        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(**extra),
+                              timeout=600 if sanitized() else 120, preexec_fn=preexec_fn, capture_output=True, text=True,
+                              check=False)
 
     def good(self, *arguments, **extra):
         done = self.run_program(*arguments, **extra)

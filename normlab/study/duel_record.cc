@@ -79,6 +79,33 @@ void TakeBaselines(const Json& variants, DuelRecord& record) {
   record.rule.variants = std::max(1, record.rule.variants);
 }
 
+// What the summary takes for granted.
+void RequireSound(const DuelRecord& record, const std::string& baseline) {
+  const DuelSettings& settings = record.settings;
+  const DuelPilot& pilot = record.result.pilot;
+  const auto require = [](bool good, std::string_view what) {
+    if (!good) Fail("its {} cannot be", what);
+  };
+  require(settings.batches >= 2, "batches");
+  require(std::isfinite(settings.half_width) && settings.half_width > 0, "half_width");
+  require(record.rule.alpha > 0 && record.rule.alpha < 1, "alpha");
+  require(record.rule.looks >= 1 && record.rule.look >= 1, "looks");
+  require(record.rule.margin >= 0, "speed_margin");
+  require(!settings.seconds || *settings.seconds > 0, "seconds");
+  require(record.steps_per_block >= 1, "steps_per_block");
+  require(std::isfinite(pilot.sd) && pilot.sd >= 0 && pilot.round_s > 0 && pilot.place_s >= 0 &&
+              pilot.spent_s >= 0,
+          "pilot");
+  require(record.contenders[settings.baseline].name == baseline, "baseline");
+  for (const DuelContender& contender : record.contenders)
+    require(contender.tokens_per_step >= 1, "tokens_per_step");
+  for (const DuelTimes& times : record.result.times)
+    require(std::ranges::all_of(times.seconds, [](double s) { return std::isfinite(s) && s > 0; }),
+            "block_s");
+  for (const DuelRound& round : record.result.round_log)
+    require(round.order.size() == record.contenders.size(), "orders");
+}
+
 }  // namespace
 
 Json DuelConfig(const TrainConfig& config) {
@@ -124,37 +151,6 @@ Json ToJson(const DuelRecord& record) {
   json["mhz"] = std::move(mhz);
   return json;
 }
-
-namespace {
-
-// What the summary takes for granted.
-void RequireSound(const DuelRecord& record, const std::string& baseline) {
-  const DuelSettings& settings = record.settings;
-  const DuelPilot& pilot = record.result.pilot;
-  const auto require = [](bool good, std::string_view what) {
-    if (!good) Fail("its {} cannot be", what);
-  };
-  require(settings.batches >= 2, "batches");
-  require(std::isfinite(settings.half_width) && settings.half_width > 0, "half_width");
-  require(record.rule.alpha > 0 && record.rule.alpha < 1, "alpha");
-  require(record.rule.looks >= 1 && record.rule.look >= 1, "looks");
-  require(record.rule.margin >= 0, "speed_margin");
-  require(!settings.seconds || *settings.seconds > 0, "seconds");
-  require(record.steps_per_block >= 1, "steps_per_block");
-  require(std::isfinite(pilot.sd) && pilot.sd >= 0 && pilot.round_s > 0 && pilot.place_s >= 0 &&
-              pilot.spent_s >= 0,
-          "pilot");
-  require(record.contenders[settings.baseline].name == baseline, "baseline");
-  for (const DuelContender& contender : record.contenders)
-    require(contender.tokens_per_step >= 1, "tokens_per_step");
-  for (const DuelTimes& times : record.result.times)
-    require(std::ranges::all_of(times.seconds, [](double s) { return std::isfinite(s) && s > 0; }),
-            "block_s");
-  for (const DuelRound& round : record.result.round_log)
-    require(round.order.size() == record.contenders.size(), "orders");
-}
-
-}  // namespace
 
 DuelRecord DuelRecordFromJson(const Json& json, std::string_view source) {
   try {

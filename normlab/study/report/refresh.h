@@ -1,5 +1,5 @@
 #pragma once
-// report.html in the folder of a study: written with its results, and again and again while a cell runs.
+// report.html in the folder of a study: written at its end, and again and again while cells run.
 
 #include <filesystem>
 #include <functional>
